@@ -1,0 +1,73 @@
+# Everything runs in .venv, which `make setup` creates with the versions pinned in constraints.txt.
+#
+#   make PYTHON=python3.12 setup      another interpreter (remove .venv first if it exists)
+#   make PIP_FLAGS="..." setup        further options for pip, for example where to find a CPU build of torch
+#   make test ARGS="-x -k paired"     further options for pytest
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt
+
+# A stamp is written only after its installation succeeded, so an interrupted or failed one is tried again.
+SETUP_STAMP := $(VENV)/.setup-done
+BENCH_STAMP := $(VENV)/.bench-done
+PEERS_STAMP := $(VENV)/.bench-peers-done
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-all lint format bench bench-peers docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SETUP_STAMP)  ## create .venv and install pairgrad with its development tools
+
+$(SETUP_STAMP): pyproject.toml constraints.txt
+	@rm -f $@
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pairgrad and its development tools into $(VENV)"
+	@$(INSTALL) -e '.[dev]'
+	@touch $@
+
+demo: $(SETUP_STAMP)  ## run the demonstration
+	@$(BIN)/pairgrad demo
+
+test: $(SETUP_STAMP)  ## run the tests, without the slow ones
+	$(BIN)/python -m pytest $(ARGS)
+
+test-all: $(SETUP_STAMP) lint docs  ## run lint, the documentation build and every test, slow ones included
+	$(BIN)/python -m pytest -m "" $(ARGS)
+
+lint: $(SETUP_STAMP)  ## check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --warnings
+
+format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(SETUP_STAMP)  ## build the documentation into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+$(BENCH_STAMP): $(SETUP_STAMP)
+	@$(INSTALL) -e '.[dev,bench]'
+	@touch $@
+
+# The peers are large and have narrow version ranges: the benchmarks run without them if they cannot be installed.
+bench-peers: $(BENCH_STAMP)
+	@if [ $(PEERS_STAMP) -nt $(BENCH_STAMP) ]; then :; \
+	elif $(INSTALL) -e '.[dev,bench,bench-peers]'; then touch $(PEERS_STAMP); \
+	else echo "bench: TensorFlow Probability on JAX could not be installed; going on without it" >&2; fi
+
+bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+clean:  ## remove .venv, caches and everything built
+	rm -rf $(VENV) build dist site htmlcov .coverage .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,99 @@
+"""Measuring: interleaved repetitions, medians and quartiles, and a description of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+Key = TypeVar("Key", bound=Hashable)
+Call = Callable[[], object]
+
+
+@dataclass
+class Samples:
+    """Repeated measurements of one thing, in seconds."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The first and the third quartile; both are the only sample where there is one."""
+        if len(self.seconds) == 1:
+            return self.seconds[0], self.seconds[0]
+        first, _, third = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return first, third
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A call, how often it is measured, and how often it is made before."""
+
+    call: Call
+    repeats: int
+    warmups: int
+
+
+def once(call: Call) -> float:
+    """Seconds that one call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def interleaved(measurements: Mapping[Key, Measurement], samples: Mapping[Key, Samples]) -> None:
+    """Adds to `samples`, one measurement of each call per round, so that a change of the machine's speed meets all of them alike.
+
+    What was measured before an exception, KeyboardInterrupt included, stays in `samples`.
+    """
+    for measurement in measurements.values():
+        for _ in range(measurement.warmups):
+            measurement.call()
+    for i in range(max((m.repeats for m in measurements.values()), default=0)):
+        for key, measurement in measurements.items():
+            if i < measurement.repeats:
+                samples[key].seconds.append(once(measurement.call))
+
+
+def largest_size(make: Callable[[int], Call], most: int, seconds: float, least: int = 1000) -> int:
+    """The largest of least, 4 least, 16 least, ... and `most` at which a call is expected to take no longer than `seconds`."""
+    size = min(least, most)
+    while size < most:
+        bigger = min(4 * size, most)
+        # Time grows at most in proportion to the size, so that this cannot overshoot.
+        if once(make(size)) * bigger / size > seconds:
+            return size
+        size = bigger
+    return size
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on, for the page and for the reader who compares."""
+    return {
+        "CPU": f"{_cpu_model()}, {os.cpu_count()} logical cores",
+        "instruction set used by torch": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

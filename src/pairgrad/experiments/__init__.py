@@ -1,0 +1,1 @@
+"""The paper's studies as programs. Nothing in the library imports them."""

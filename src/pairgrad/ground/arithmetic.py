@@ -1,0 +1,224 @@
+"""The three arithmetics a formula is evaluated in.
+
+A formula of this library is written once, as a function of its argument and of an *arithmetic*: the object that says
+how to take a square root, a logarithm or the value of a polynomial. Torch tensors give the kernel that trains, mpmath
+gives fifty digits, python-flint gives balls that provably contain the result. Because all three run the same lines, the
+kernel, the coherence test and the certificate cannot drift apart.
+
+Constants are exact: `fractions.Fraction`, or a float that is meant to the last bit. `constant` brings them into the arithmetic, rounded once.
+
+Two operations differ in kind, not in meaning, between the arithmetics:
+
+- `radius(c, x)` is sqrt(c^2 + x^2); in floating point it must not overflow before its result does.
+- `choose(condition, yes, no)` picks between two expressions of *the same* real function. In floating point they differ in
+  rounding, which is why there is a choice; in ball arithmetic either is a valid enclosure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Protocol
+
+import torch
+
+Number = Any  # a tensor, an mpf or an arb, according to the arithmetic
+
+
+class Arithmetic(Protocol):
+    """What a formula may ask for beyond + - * / and unary minus."""
+
+    def constant(self, value: Fraction | float) -> Number: ...
+    def constants(self, values: Sequence[Fraction]) -> Sequence[Number]: ...
+    def absolute(self, x: Number) -> Number: ...
+    def maximum(self, a: Number, b: Number) -> Number: ...
+    def minimum(self, a: Number, b: Number) -> Number: ...
+    def sqrt(self, x: Number) -> Number: ...
+    def exp(self, x: Number) -> Number: ...
+    def log(self, x: Number) -> Number: ...
+    def log1p(self, x: Number) -> Number: ...
+    def log1p_over(self, x: Number) -> Number: ...
+    def logaddexp(self, a: Number, b: Number) -> Number: ...
+    def radius(self, c: Number, x: Number) -> Number: ...
+    def choose(self, condition: Any, yes: Number, no: Number) -> Number: ...
+    def log_i0(self, x: Number) -> Number: ...
+    def i1_over_i0(self, x: Number) -> Number: ...
+    def polynomial(self, coefficients: Sequence[Number], t: Number) -> Number: ...
+
+
+def _horner(coefficients: Sequence[Number], t: Number) -> Number:
+    """sum_i coefficients[i] t^i."""
+    if len(coefficients) == 1:
+        return coefficients[0] + 0 * t
+    total = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        total = total * t + c
+    return total
+
+
+def divided_difference(coefficients: Sequence[Number], a: Number, b: Number) -> Number:
+    """(q(b) - q(a)) / (b - a) of the polynomial q without a subtraction, by Horner's scheme at two points."""
+    if len(coefficients) < 2:
+        return 0 * a * b
+    total = coefficients[-1]
+    quotient = coefficients[-1] + 0 * a
+    for c in reversed(coefficients[1:-1]):
+        total = total * b + c
+        quotient = quotient * a + total
+    return quotient
+
+
+def _chain(coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
+    """Horner's scheme in one buffer where no graph is recorded."""
+    if torch.is_grad_enabled() or len(coefficients) < 3:
+        return _horner(coefficients, t)
+    total = coefficients[-1] * t
+    for c in reversed(coefficients[1:-1]):
+        total.add_(c).mul_(t)
+    return total.add_(coefficients[0])
+
+
+class TorchArithmetic:
+    """Tensors, elementwise, in the dtype of the argument; constants are Python floats, rounded from exact rationals."""
+
+    name = "torch"
+
+    sqrt = staticmethod(torch.sqrt)
+    exp = staticmethod(torch.exp)
+    log = staticmethod(torch.log)
+    log1p = staticmethod(torch.log1p)
+    logaddexp = staticmethod(torch.logaddexp)
+    absolute = staticmethod(torch.abs)
+    maximum = staticmethod(torch.maximum)
+    minimum = staticmethod(torch.minimum)
+    choose = staticmethod(torch.where)
+
+    def constant(self, value: Fraction | float) -> float:
+        return float(value)
+
+    def constants(self, values: Sequence[Fraction]) -> tuple[float, ...]:
+        return tuple(float(v) for v in values)
+
+    def log1p_over(self, x: torch.Tensor) -> torch.Tensor:
+        zero = x == 0
+        return torch.where(zero, 1.0, torch.log1p(x) / torch.where(zero, 1.0, x))
+
+    def radius(self, c: float, x: torch.Tensor) -> torch.Tensor:
+        """Beyond `far` the constant is below the rounding of x, so that the radius is x itself."""
+        far = 2.0**500 if x.dtype == torch.float64 else 2.0**60
+        size = x.abs()
+        near = size.clamp(max=far)
+        return torch.maximum(torch.sqrt(near * near + c * c), size)
+
+    def log_i0(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(torch.special.i0e(x)) + x
+
+    def i1_over_i0(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.special.i1e(x) / torch.special.i0e(x)
+
+    def polynomial(self, coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
+        """Horner's scheme; in two interleaved halves when it is long, because one chain waits for its own latency."""
+        if len(coefficients) < 8:
+            return _chain(coefficients, t)
+        square = t * t
+        return _chain(coefficients[::2], square) + t * _chain(coefficients[1::2], square)
+
+
+class MpmathArithmetic:
+    """Real numbers at the working precision of an mpmath context (`mpmath.mp` unless another is given)."""
+
+    name = "mpmath"
+
+    def __init__(self, context: Any = None) -> None:
+        if context is None:
+            import mpmath
+
+            context = mpmath.mp
+        self.context = context
+        self.sqrt, self.exp, self.log, self.log1p = context.sqrt, context.exp, context.log, context.log1p
+        self.absolute, self.maximum, self.minimum = abs, max, min
+        self.polynomial = _horner
+
+    def constant(self, value: Fraction | float) -> Number:
+        exact = Fraction(value)
+        return self.context.mpf(exact.numerator) / exact.denominator
+
+    def constants(self, values: Sequence[Fraction]) -> tuple[Number, ...]:
+        return tuple(self.constant(v) for v in values)
+
+    def choose(self, condition: bool, yes: Number, no: Number) -> Number:
+        return yes if condition else no
+
+    def log1p_over(self, x: Number) -> Number:
+        return self.log1p(x) / x if x else self.context.one
+
+    def logaddexp(self, a: Number, b: Number) -> Number:
+        return self.log(self.exp(a) + self.exp(b))
+
+    def radius(self, c: Number, x: Number) -> Number:
+        return self.sqrt(c * c + x * x)
+
+    def log_i0(self, x: Number) -> Number:
+        return self.log(self.context.besseli(0, x))
+
+    def i1_over_i0(self, x: Number) -> Number:
+        return self.context.besseli(1, x) / self.context.besseli(0, x)
+
+
+class BallArithmetic:
+    """Balls of python-flint at its current precision: every result contains the exact one."""
+
+    name = "ball"
+
+    def __init__(self) -> None:
+        import flint
+
+        self.arb, self._fmpq = flint.arb, flint.fmpq
+        self.absolute = abs
+        self.polynomial = _horner
+
+    def constant(self, value: Fraction | float) -> Number:
+        exact = Fraction(value)
+        return self.arb(self._fmpq(exact.numerator, exact.denominator))
+
+    def constants(self, values: Sequence[Fraction]) -> tuple[Number, ...]:
+        return tuple(self.constant(v) for v in values)
+
+    def sqrt(self, x: Number) -> Number:
+        return x.sqrt()
+
+    def exp(self, x: Number) -> Number:
+        return x.exp()
+
+    def log(self, x: Number) -> Number:
+        return x.log()
+
+    def log1p(self, x: Number) -> Number:
+        return x.log1p()
+
+    def log1p_over(self, x: Number) -> Number:
+        if 0 in x:  # log1p(x) / x = 1 + theta x with |theta| < 1 for |x| <= 1/2
+            return self.arb(1, x.abs_upper()) if x.abs_upper() < 0.5 else self.arb("nan")
+        return x.log1p() / x
+
+    def logaddexp(self, a: Number, b: Number) -> Number:
+        top = a.max(b)
+        return top + ((a - top).exp() + (b - top).exp()).log()
+
+    def maximum(self, a: Number, b: Number) -> Number:
+        return self.arb(a).max(self.arb(b))
+
+    def minimum(self, a: Number, b: Number) -> Number:
+        return self.arb(a).min(self.arb(b))
+
+    def choose(self, condition: bool, yes: Number, no: Number) -> Number:
+        return yes if condition else no
+
+    def radius(self, c: Number, x: Number) -> Number:
+        return (c * c + x * x).sqrt()
+
+    def log_i0(self, x: Number) -> Number:
+        return x.bessel_i(0, scaled=True).log() + x
+
+    def i1_over_i0(self, x: Number) -> Number:
+        return x.bessel_i(1, scaled=True) / x.bessel_i(0, scaled=True)

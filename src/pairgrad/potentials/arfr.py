@@ -1,0 +1,51 @@
+"""`"arfr"`: the paper's F_R and A_R, and their generalisation to any order of the uniform expansion around nu."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import torch
+
+from pairgrad.ground.checks import integer_at_least
+from pairgrad.potentials.expansion import Expansion, UnnormalisedExpansion
+from pairgrad.potentials.plan import MAX_ORDER
+from pairgrad.potentials.potential import Potential
+
+
+class ArFr(Potential):
+    """Order n of the expansion around nu: order 2 is eqs. a2 and f2, with the stable difference of eqs. stable-delta and stable-f2.
+
+    The value is F_R with the constant it has in eq. f2; it agrees with Phi up to `offset` at infinity.
+    """
+
+    realization = "arfr"
+    summary = "the paper's F_R and A_R (order 2), or any other order around nu"
+    trade = "fixed depth; error nu^-3 at order 2 (a theorem for nu >= 10/9), poor at small nu"
+
+    def __init__(self, nu: Fraction, *, order: int | str = "auto") -> None:
+        if nu == 0:
+            raise ValueError(
+                "realization 'arfr' needs nu > 0 (dim >= 3), got nu = 0 (dim 2): it expands in 1/nu, and its terms diverge at nu = 0; "
+                "use realization='paired'"
+            )
+        order = 2 if order == "auto" else integer_at_least("order", order, 1, hint="the last r_k that is kept; the paper's is 2")
+        if order > MAX_ORDER:
+            raise ValueError(f"order must be <= {MAX_ORDER}, got {order}: the expansion is asymptotic")
+        super().__init__(nu, order=order)
+        self.order = order
+        self._expansion = UnnormalisedExpansion(nu, order, beta=1)
+
+    def formulas(self, dtype: torch.dtype = torch.float64) -> Expansion:
+        return self._expansion
+
+    @property
+    def offset(self) -> float:
+        """-log(2 pi) / 2, the limit of Phi - F_R at infinity."""
+        return -math.log(2 * math.pi) / 2
+
+    def ratio_bound(self, dtype: torch.dtype = torch.float64) -> float | None:
+        """nu^-3 at order 2 for nu >= 10/9 (Theorem thm:a2, eq. a2-bound); None elsewhere."""
+        if self.order == 2 and self.nu >= Fraction(10, 9):
+            return float(1 / self.nu**3)
+        return None

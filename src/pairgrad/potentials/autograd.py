@@ -1,0 +1,66 @@
+"""Elementwise functions whose derivative is the one we supply.
+
+`differentiable` turns a kernel and its partial derivatives into a function of tensors that autograd, `torch.func` (vmap, grad, jvp) and
+`torch.compile(fullgraph=True)` can use. A partial derivative is itself written with differentiable functions, which is what makes double
+backward work. A custom `jvp` and fullgraph capture exclude each other, so a compiled region gets the same rule without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+Kernel = Callable[..., torch.Tensor]
+
+
+def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False) -> Kernel:
+    """apply(owner, *tensors) = kernel(owner, *tensors), with d/d tensors[i] = partials[i](owner, output, *tensors).
+
+    `owner` is whatever object the kernel needs (a potential). With `uses_output` the result is kept for the partials, which otherwise get
+    None in its place.
+    """
+
+    class Compiled(Function):
+        @staticmethod
+        def forward(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return kernel(owner, *tensors)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+            ctx.owner = inputs[0]
+            ctx.save_for_backward(*inputs[1:], *((output,) if uses_output else ()))
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+            tensors, output = _split(ctx.saved_tensors)
+            return None, *(
+                grad * partial(ctx.owner, output, *tensors) if wanted else None
+                for partial, wanted in zip(partials, ctx.needs_input_grad[1:], strict=True)
+            )
+
+    class Eager(Compiled):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+            Compiled.setup_context(ctx, inputs, output)
+            ctx.save_for_forward(*inputs[1:], *((output,) if uses_output else ()))
+
+        @staticmethod
+        def jvp(ctx: Any, _owner: None, *tangents: torch.Tensor | None) -> torch.Tensor:  # type: ignore[override]
+            tensors, output = _split(ctx.saved_tensors)
+            pairs = zip(partials, tangents, strict=True)
+            products = [d * partial(ctx.owner, output, *tensors) for partial, d in pairs if d is not None]
+            return sum(products[1:], start=products[0])
+
+    def _split(saved: tuple[torch.Tensor, ...]) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
+        return (saved[:-1], saved[-1]) if uses_output else (saved, None)
+
+    def apply(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:
+        rule = Compiled if torch.compiler.is_compiling() else Eager
+        return rule.apply(owner, *tensors)  # type: ignore[return-value]
+
+    return apply

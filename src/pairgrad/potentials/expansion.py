@@ -1,0 +1,388 @@
+"""The paired uniform expansion: one potential, its slope, curvature, complement and two-point increment.
+
+Notation (letters as in the paper where it has them)
+    nu      Bessel order, dim / 2 - 1
+    m       shift: the expansion is taken at order nu + m and brought down by m exact recurrence steps
+    c       centre of the expansion: nu + m + 1/2 (midpoint family) or nu (the paper's family, m = 0)
+    s       sqrt(c^2 + x^2),   t = c / s in (0, 1],   v = x / s in [0, 1]
+
+Without shift the potential is, for both families and any order n >= 1,
+
+    V(x) = s - nu log(c + s) - log(s) / 2 - c Q(t),      Q' = T,      T(t) = sum_{k=2}^{n} g_k(t) / (t^3 c^k),
+
+and its derivative is v H(t) with H = (1/t) sum_{k=0}^{n} g_k / c^k: the terms k = 0, 1 integrate to the logarithms (x dx = s ds),
+the others to the polynomial. At order 2 around c = nu these are eqs. f2 and a2.
+
+With a shift, I_{j-1} = (2 j / x) I_j + I_{j+1} gives Phi_nu = Phi_{nu+m} + log P_m with the *linear* recurrence
+
+    P_0 = 1,   P_1 = 2 (nu + m) + x V'(x),   P_{k+1} = 2 (nu + m - k) P_k + x^2 P_{k-1}.
+
+The potential of the pair is V + log P_m with V the *approximate* potential at order nu + m, and everything else is derived from
+that sum, so that value and slope belong to each other exactly, whatever the error of V. With q = x^2, the derivatives
+P' = dP/dq and P'' follow the same recurrence, scaled so that nothing overflows (p_k = P_k / s^k, e_k = s^2 P'_k / s^k,
+f_k = s^4 P''_k / s^k); in p and e all terms are positive, so nothing cancels either.
+
+Formulas are functions of an arithmetic (`ground.arithmetic`): torch, mpmath and balls run these very lines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pairgrad.ground.arithmetic import Arithmetic, Number, TorchArithmetic, divided_difference
+from pairgrad.potentials import debye
+
+_HALF = Fraction(1, 2)
+_NEAR = 0.75  # log(P_b / P_a) is taken from the divided difference up to this relative increase of P, from values beyond
+
+
+class Coefficients(NamedTuple):
+    """All constants of an expansion: exact rationals, or those brought into an arithmetic."""
+
+    nu: Any
+    centre: Any
+    expanded: Any  # nu + m, the order at which the expansion is taken
+    midpoint: Any  # nu + 1/2, of the Riccati equation of the result
+    stretch: Any  # 2 if the polynomials below named "tail" or "quotient" are in w = 2 t - 1, 1 if they are in t
+    head: Any  # (1 + t) (1/t) sum_{k<2} g_k / c^k = 1 + ...
+    tail: Any  # T
+    tail_integral: Any  # Q
+    value_quotient: Any  # (Q(t) - Q(1)) / (t - 1)
+    curved_head: Any  # as head and tail, for s V'' = C(t) = (1/t) sum_k (g_k - t (1 - t^2) g_k') / c^k
+    curved_tail: Any
+    bent_head: Any  # (1 + t)^2 d/dt [t (H + C)], head and tail / t^2: for d^2 P_1 / dq^2
+    bent_tail: Any
+    lifted_tail: Any  # t^3 T
+    steps: Any  # 2 (nu + m - k) / c, k = 0 .. m - 1
+    start: Any  # p_m at x = 0: the product of the steps
+
+
+class Point(NamedTuple):
+    s: Number
+    t: Number
+    v: Number
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Order-n uniform expansion of the vMF potential of Bessel order `nu`, with `shift` exact steps of recurrence.
+
+    Args:
+        nu: Bessel order, a nonnegative rational.
+        order: n >= 1, the last g_k that is kept.
+        shift: m >= 0 recurrence steps; the expansion itself is taken at order nu + m.
+        beta: 0 for the midpoint family (centre nu + m + 1/2), 1 for the paper's family (centre nu + m).
+        economy: if positive, T is replaced by the shortest polynomial within this distance of it on [0, 1], *before* value, slope and
+            curvature are derived from it: they stay one object.
+    """
+
+    nu: Fraction
+    order: int
+    shift: int = 0
+    beta: int = 0
+    economy: Fraction = Fraction(0)
+
+    @property
+    def centre(self) -> Fraction:
+        return self.nu + self.shift + (_HALF if self.beta == 0 else 0)
+
+    @cached_property
+    def _tail(self) -> tuple[debye.Polynomial, Fraction]:
+        terms = {k: debye.polynomial(self.beta, k)[3:] for k in range(2, self.order + 1)}
+        tail = debye.combine(terms, self.centre)
+        return debye.economise(tail, self.economy) if self.economy else (tail, Fraction(0))
+
+    @property
+    def economised_by(self) -> Fraction:
+        """A bound on |T - T_n| over [0, 1], T_n the full polynomial of order n: the slope at order nu + m moves by at most v t^2 times it."""
+        return self._tail[1]
+
+    @cached_property
+    def exact(self) -> Coefficients:
+        c, zeros = self.centre, (Fraction(0),) * 3
+        numerators = [debye.numerator(self.beta, k) for k in (0, 1)]
+        head = debye.combine({k: n[1:] for k, n in enumerate(numerators)}, c)
+        curved_head = debye.combine({k: _curved_numerator(n)[1:] for k, n in enumerate(numerators)}, c)
+        tail = self._tail[0]
+        curved_tail = _curved_tail(tail)
+        integral = debye.antiderivative(tail)
+        both_heads = (Fraction(0), *debye.plus(head, curved_head))
+        both_tails = zeros + debye.plus(tail, curved_tail)
+        steps = tuple(2 * (self.nu + self.shift - k) / c for k in range(self.shift))
+        start = Fraction(1)
+        for step in steps:
+            start *= step
+        place = debye.around_half if self.economy else tuple
+        return Coefficients(
+            nu=self.nu,
+            centre=c,
+            expanded=self.nu + self.shift,
+            midpoint=self.nu + _HALF,
+            stretch=Fraction(2 if self.economy else 1),
+            head=head,
+            tail=place(tail),
+            tail_integral=place(integral),
+            value_quotient=place(debye.quotient_at_one(integral)),
+            curved_head=curved_head,
+            curved_tail=place(curved_tail),
+            bent_head=debye.plus(debye.product((1, 1), debye.derivative(both_heads)), both_heads, -1),
+            bent_tail=place(debye.derivative(both_tails)[2:]),
+            lifted_tail=place(zeros + tail),
+            steps=steps,
+            start=start,
+        )
+
+    def __post_init__(self) -> None:
+        # made at once, because a region under torch.compile cannot wait for a cached property
+        object.__setattr__(self, "_floats", _convert(self.exact, TorchArithmetic()))
+
+    def coefficients(self, ops: Arithmetic) -> Coefficients:
+        """The constants in an arithmetic: kept for torch, made anew for arithmetics whose precision may have changed."""
+        if isinstance(ops, TorchArithmetic):
+            return self._floats  # type: ignore[attr-defined]
+        return _convert(self.exact, ops)
+
+    # One point --------------------------------------------------------------------------------------------------------
+
+    def slope(self, ops: Arithmetic, x: Number) -> Number:
+        """Derivative of the value; odd in x."""
+        k = self.coefficients(ops)
+        at = _point(ops, k, x)
+        height = _height(ops, k, at.t)
+        if self.shift:
+            p, e = self._descend(ops, k, at, height)
+            height = height + 2 / k.centre * at.t * (e / p)
+        return at.v * height
+
+    def curvature(self, ops: Arithmetic, x: Number) -> Number:
+        """Second derivative of the value; even in x."""
+        k = self.coefficients(ops)
+        at = _point(ops, k, x)
+        curved = _curved_height(ops, k, at.t)
+        if self.shift:
+            first, second = self._log_derivatives(ops, k, at)
+            curved = curved + at.t / k.centre * (4 * second - 2 * first)
+        return at.t / k.centre * curved
+
+    def complement(self, ops: Arithmetic, x: Number) -> Number:
+        """1 - slope for x >= 0, without cancellation.
+
+        A planned expansion (`economy` > 0) has a truncation below rounding, so R = slope obeys its Riccati equation, which is quadratic
+        in 1 - R: with mu = nu + 1/2,
+
+            1 - R = (x R' + 2 mu) / (x + mu + sqrt(x^2 (1 - R') + mu^2)).
+
+        R' enters with the weight 1 / (2 x) for large x, exactly where it is hard to get. Other expansions use
+        1 - x / (c + s) = t (1 + t / (1 + v)) / (1 + t) and subtract the rest of the slope; with a shift, the relative error then grows
+        with m / (nu + 1/2).
+        """
+        k = self.coefficients(ops)
+        x = ops.absolute(x)
+        if self.economy:
+            bend = self.curvature(ops, x)
+            root = ops.radius(k.midpoint, x * ops.sqrt(1 - bend))
+            return (x * bend + 2 * k.midpoint) / (x + k.midpoint + root)
+        at = _point(ops, k, x)
+        first = ops.polynomial(k.head[1:], at.t) * at.t
+        rest = (at.t * (1 + at.t / (1 + at.v)) - at.v * first) / (1 + at.t)
+        rest = rest - at.v * at.t * at.t * _tail(ops, k, k.tail, at.t)
+        if self.shift:
+            p, e = self._descend(ops, k, at, _height(ops, k, at.t))
+            rest = rest - 2 / k.centre * at.v * at.t * (e / p)
+        return rest
+
+    # Two points -------------------------------------------------------------------------------------------------------
+
+    def value(self, ops: Arithmetic, x: Number) -> Number:
+        """V(x) - V(0), even in x, to relative accuracy: the increment from 0 with its constants known in advance."""
+        k = self.coefficients(ops)
+        high = _point(ops, k, x)
+        rise = x * (x / (k.centre + high.s))  # s - c
+        tail = high.t * _tail(ops, k, k.value_quotient, high.t)
+        total = rise - k.expanded * ops.log1p(rise / (2 * k.centre)) - ops.log1p(rise / k.centre) / 2 + rise * tail
+        if self.shift:
+            p, e = self._descend(ops, k, high, _height(ops, k, high.t), low_q=0)
+            part = rise * ((1 + high.t) / high.s) * (e / p)
+            near = -ops.log1p(-ops.minimum(part, 0 * part + _NEAR))
+            far = ops.log(p / k.start) - self.shift * ops.log(high.t)
+            total = total + ops.choose(part <= _NEAR, near, far)
+        return total
+
+    def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
+        """value(b) - value(a), accurate relative to itself."""
+        total, _, sign = self._increment(ops, a, b, per_unit=False)
+        return sign * total
+
+    def secant(self, ops: Arithmetic, a: Number, b: Number) -> Number:
+        """(value(b) - value(a)) / (b - a); the slope where a = b."""
+        total, mean, _ = self._increment(ops, a, b, per_unit=True)
+        return mean * total
+
+    def _increment(self, ops: Arithmetic, a: Number, b: Number, *, per_unit: bool) -> tuple[Number, Number, Number]:
+        """The increase of the value over D = |s_b - s_a|, or its quotient by D; then (s_b - s_a) / (b - a), and the sign of s_b - s_a.
+
+        With u the smaller and w the larger of the two s, without shift,
+
+            V_w - V_u = D - nu log1p(D / (c + u)) - log1p(D / u) / 2 + D t_u t_w Q[t_u, t_w],
+
+        Q[.,.] the divided difference of Q (eqs. stable-delta and stable-f2 at order 2 of the paper's family). A shift adds log(P_w / P_u):
+        from the divided difference of P in q = x^2, which obeys the same positive recurrence as its derivative, or from the
+        two values of P where these are far apart.
+        """
+        k = self.coefficients(ops)
+        mean = a / 2 + b / 2
+        a, b = ops.absolute(a), ops.absolute(b)
+        sa, sb = ops.radius(k.centre, a), ops.radius(k.centre, b)
+        half_sum = sa / 2 + sb / 2
+        size = ops.absolute((b - a) * ((a / 2 + b / 2) / half_sum))
+        low, high = ops.minimum(sa, sb), ops.maximum(sa, sb)
+        tu, tw = k.centre / low, k.centre / high
+
+        unit = 1 + 0 * size if per_unit else size
+
+        def log_rise(weight: Number) -> Number:
+            return weight * ops.log1p_over(size * weight) if per_unit else ops.log1p(size * weight)
+
+        tail = tu * tw * _tail_difference(k, k.tail_integral, tu, tw)
+        total = unit - k.expanded * log_rise(1 / (k.centre + low)) - log_rise(1 / low) / 2 + unit * tail
+        if self.shift:
+            low_x, high_x = ops.minimum(a, b), ops.maximum(a, b)
+            upper, lower = Point(high, tw, high_x / high), Point(low, tu, low_x / low)
+            height = _height(ops, k, tw)
+            # divided difference of P_1 = 2 (nu + m) + x^2 (H / s), with that of H / s = t H / c
+            lift = _lifted_difference(k, tu, tw)
+            first = height - lower.v * lower.v * (low / (low + high)) * lift
+            ratio = low_x / high
+            p, e = self._descend(ops, k, upper, height, low_q=ratio * ratio, first=first)
+            p_low, _ = self._descend(ops, k, lower, _height(ops, k, tu))
+            weight = ((1 + low / high) / high) * (e / p)
+            part = size * weight
+            bounded = ops.minimum(part, 0 * part + _NEAR)
+            near = weight * ops.log1p_over(-bounded) if per_unit else -ops.log1p(-bounded)
+            far = ops.log(p / p_low) + self.shift * (ops.log(tu) - ops.log(tw))
+            if per_unit:
+                far = far / ops.maximum(size, low / 2**20)
+            total = total + ops.choose(part <= _NEAR, near, far)
+        return total, mean / half_sum, ops.choose(b >= a, 1 + 0 * size, -1 + 0 * size)
+
+    # Shift ------------------------------------------------------------------------------------------------------------
+
+    def _descend(
+        self,
+        ops: Arithmetic,
+        k: Coefficients,
+        at: Point,
+        height: Number,
+        *,
+        low_q: Number | None = None,
+        first: Number | None = None,
+    ) -> tuple[Number, Number]:
+        """p_m and e_m at `at`: P and its derivative in q, scaled by powers of s.
+
+        With `low_q` = (x_a / s_b)^2 and `first` the divided difference of P_1 (that is H where x_a = 0), e_m is the divided difference
+        of P between the two points.
+        """
+        q = at.v * at.v
+        p0, p = 1 + 0 * at.t, k.steps[0] * at.t + q * height
+        if low_q is None:
+            low_q, first = q, (height + _curved_height(ops, k, at.t)) / 2
+        e0, e = 0 * at.t, height if first is None else first
+        for step in k.steps[1:]:
+            turn = step * at.t
+            e0, e = e, turn * e + p0 + low_q * e0
+            p0, p = p, turn * p + q * p0
+        return p, e
+
+    def _log_derivatives(self, ops: Arithmetic, k: Coefficients, at: Point) -> tuple[Number, Number]:
+        """D log P_m / v^2 and D^2 log P_m / v^2 with D = q d/dq = (x / 2) d/dx.
+
+        From the ratios d_k = P_k / P_{k-1}, which obey d_{k+1} = 2 (nu + m - k) + q / d_k: with w_k = q / (d_k d_{k+1}),
+        D log d_{k+1} = w_k (1 - D log d_k). For large x each D log d_k tends to 1/2 and its derivative to 0, so the sums stay accurate
+        where P'' / P - (P' / P)^2 would cancel.
+        """
+        q = at.v * at.v
+        height = _height(ops, k, at.t)
+        ratio = k.steps[0] * at.t + q * height
+        slope = (height + _curved_height(ops, k, at.t)) / (2 * ratio)
+        bend = slope - q * (_bent_height(ops, k, at.t) / (4 * ratio) + slope * slope)
+        first, second = slope, bend
+        for step in k.steps[1:]:
+            above = step * at.t + q / ratio
+            weight = 1 / (ratio * above)
+            rest = 1 - q * slope
+            next_slope = weight * rest
+            bend = weight * ((rest - q * next_slope) * rest - q * bend)
+            slope, ratio = next_slope, above
+            first, second = first + slope, second + bend
+        return first, second
+
+
+@dataclass(frozen=True)
+class UnnormalisedExpansion(Expansion):
+    """An expansion without shift whose value keeps its own constant: V itself, eq. f2 at order 2 of the paper's family."""
+
+    def value(self, ops: Arithmetic, x: Number) -> Number:
+        k = self.coefficients(ops)
+        at = _point(ops, k, x)
+        logarithms = k.expanded * ops.log(k.centre + at.s) + ops.log(at.s) / 2
+        return at.s - logarithms - k.centre * _tail(ops, k, k.tail_integral, at.t)
+
+
+def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:
+    s = ops.radius(k.centre, x)
+    return Point(s, k.centre / s, x / s)
+
+
+def _tail(ops: Arithmetic, k: Coefficients, coefficients: Any, t: Number) -> Number:
+    return ops.polynomial(coefficients, t if k.stretch == 1 else k.stretch * t - 1)
+
+
+def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number) -> Number:
+    if k.stretch == 1:
+        return divided_difference(coefficients, ta, tb)
+    return k.stretch * divided_difference(coefficients, k.stretch * ta - 1, k.stretch * tb - 1)
+
+
+def _height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
+    """H(t) = s V' / x."""
+    return ops.polynomial(k.head, t) / (1 + t) + t * t * _tail(ops, k, k.tail, t)
+
+
+def _curved_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
+    """C(t) = s V''."""
+    return ops.polynomial(k.curved_head, t) / (1 + t) + t * t * _tail(ops, k, k.curved_tail, t)
+
+
+def _bent_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
+    """d/dt [t (H + C)] = -4 s^3 d^2 (x V') / dq^2."""
+    return ops.polynomial(k.bent_head, t) / ((1 + t) * (1 + t)) + t * t * _tail(ops, k, k.bent_tail, t)
+
+
+def _lifted_difference(k: Coefficients, ta: Number, tb: Number) -> Number:
+    """Divided difference of t H(t) between t_a and t_b (midpoint family, where (1 + t) H = 1 - t^2 / (2 c) + ...)."""
+    fraction = 1 / ((1 + ta) * (1 + tb))
+    return fraction + k.head[2] * (ta + tb - 1 + fraction) + _tail_difference(k, k.lifted_tail, ta, tb)
+
+
+def potential_at_zero(nu: Fraction) -> float:
+    """Phi_nu(0) = -nu log 2 - log Gamma(nu + 1)."""
+    return -float(nu) * math.log(2) - math.lgamma(float(nu) + 1)
+
+
+def _convert(exact: Coefficients, ops: Arithmetic) -> Coefficients:
+    return Coefficients(*(ops.constants(v) if isinstance(v, tuple) else ops.constant(v) for v in exact))
+
+
+def _curved_numerator(n: debye.Polynomial) -> debye.Polynomial:
+    """(1 + t) (g - t (1 - t^2) g') for g = N / (1 + t): N - t (1 - t^2) N' + t (1 - t) N."""
+    return debye.plus(debye.product((1, 1, -1), n), debye.product((0, 1, 0, -1), debye.derivative(n)), -1)
+
+
+def _curved_tail(tail: debye.Polynomial) -> debye.Polynomial:
+    """(S - t (1 - t^2) S') / t^3 for S = t^3 T: T - (1 - t^2) (3 T + t T')."""
+    inner = debye.plus(debye.product((3,), tail), debye.product((0, 1), debye.derivative(tail)))
+    return debye.plus(tail, debye.product((1, 0, -1), inner), -1)

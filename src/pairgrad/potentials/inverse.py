@@ -1,0 +1,58 @@
+"""The inverse of the slope: from a resultant length to a concentration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from pairgrad.ground.checks import describe
+from pairgrad.potentials import kernels
+from pairgrad.potentials.autograd import differentiable
+
+if TYPE_CHECKING:
+    from pairgrad.potentials.potential import Potential
+
+# Newton steps after which the iteration has stopped moving at every order and argument; tests/potentials/test_inverse.py counts them.
+NEWTON_STEPS = {torch.float32: 5, torch.float64: 6}
+
+
+def check_range(r: torch.Tensor) -> None:
+    """|r| <= 1, where looking costs no device synchronisation: eager tensors on the CPU."""
+    if torch.compiler.is_compiling() or r.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
+        return
+    outside = r.detach().abs() > 1
+    if bool(outside.any()):
+        worst = r.detach().abs().nan_to_num(0.0).max().item()
+        raise ValueError(
+            f"resultant_length must lie in [-1, 1], got values up to {worst:g} in {describe(r)}: it is the norm of a mean of unit vectors; "
+            "normalise the features, or clamp it yourself if you mean to"
+        )
+
+
+def _newton(pot: Potential, r: torch.Tensor) -> torch.Tensor:
+    """Newton's method for h(x) = R / (1 - R^2), which is almost linear in x: between x / (2 nu + 2) and x / (2 nu + 1).
+
+    1 - R^2 is formed from the complement, so that lengths close to 1 lose nothing.
+    """
+    formulas = pot.formulas(r.dtype)
+    length = r.abs()
+    inside = (length < 1) & (length > 0)
+    safe = torch.where(inside, length, 0.5)
+    target = safe / ((1 - safe) * (1 + safe))
+    x = float(2 * pot.nu + 1) * target + safe
+    for _ in range(NEWTON_STEPS[r.dtype]):
+        slope, rest = formulas.slope(kernels.TORCH, x), formulas.complement(kernels.TORCH, x)
+        width = rest * (2 - rest)
+        step = (target * width - slope) * width / (formulas.curvature(kernels.TORCH, x) * (1 + slope * slope))
+        x = torch.maximum(x + step, x / 8)
+    x = torch.where(inside, x, torch.where(length == 0, 0.0, torch.where(length == 1, torch.inf, torch.nan)))
+    return x * torch.sign(r)
+
+
+newton = differentiable(_newton, lambda pot, output, r: 1 / kernels.curvature(pot, output), uses_output=True)
+
+
+def closed_form(pot: Potential, r: torch.Tensor) -> torch.Tensor:
+    """dim r / (1 - r^2), eq. released-state."""
+    return float(2 * pot.nu + 2) * r / ((1 - r) * (1 + r))

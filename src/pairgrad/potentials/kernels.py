@@ -1,0 +1,77 @@
+"""The elementwise kernels of a potential in torch, with the derivatives they supply and their limits at infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from pairgrad.ground.arithmetic import TorchArithmetic
+from pairgrad.potentials.autograd import differentiable
+
+if TYPE_CHECKING:
+    from pairgrad.potentials.potential import Potential
+
+Kernel = Callable[..., torch.Tensor]
+TORCH = TorchArithmetic()
+
+# Six-point Gauss-Legendre rule on [0, 1].
+_NODES = (0.03376524289842398, 0.16939530676686776, 0.3806904069584016, 0.6193095930415985, 0.8306046932331322, 0.966234757101576)
+_WEIGHTS = (0.08566224618958517, 0.1803807865240693, 0.2339569672863455, 0.2339569672863455, 0.1803807865240693, 0.08566224618958517)
+
+
+def _value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.isinf(), torch.inf, pot.formulas(x.dtype).value(TORCH, x))
+
+
+def _slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.isinf(), torch.sign(x), pot.formulas(x.dtype).slope(TORCH, x))
+
+
+def curvature(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    """Plain torch operations, so that autograd continues to the third order and beyond."""
+    largest = torch.finfo(x.dtype).max
+    return torch.where(x.isinf(), 0.0, pot.formulas(x.dtype).curvature(TORCH, x.clamp(-largest, largest)))
+
+
+def _complement(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    formulas = pot.formulas(x.dtype)
+    positive = torch.where(x.isinf(), 0.0, formulas.complement(TORCH, x))
+    return torch.where(x < 0, 2 - positive, positive)
+
+
+def _difference(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    infinite = a.isinf() | b.isinf()
+    return torch.where(infinite, b.abs() - a.abs(), pot.formulas(a.dtype).difference(TORCH, a, b))
+
+
+def _secant(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    largest = torch.finfo(a.dtype).max
+    return pot.formulas(a.dtype).secant(TORCH, a.clamp(-largest, largest), b.clamp(-largest, largest))
+
+
+def _d_secant(pot: Potential, output: torch.Tensor | None, fixed: torch.Tensor, moving: torch.Tensor) -> torch.Tensor:
+    """d/db of S(a, b) with b `moving`: (slope(b) - S) / (b - a), or where that cancels the integral of theta slope'(a + theta (b - a))."""
+    assert output is not None
+    step = moving - fixed
+    scale = TORCH.radius(float(pot.nu) + 0.5, torch.minimum(fixed.abs(), moving.abs()))
+    near = step.abs() <= scale / 4
+    quotient = (slope(pot, moving) - output) / torch.where(near, 1.0, step)
+    integral = sum(
+        weight * node * curvature(pot, fixed + node * torch.where(near, step, 0.0))
+        for node, weight in zip(_NODES, _WEIGHTS, strict=True)
+    )
+    return torch.where(near, integral, quotient)
+
+
+slope: Kernel = differentiable(_slope, lambda pot, _, x: curvature(pot, x))
+value: Kernel = differentiable(_value, lambda pot, _, x: slope(pot, x))
+complement: Kernel = differentiable(_complement, lambda pot, _, x: -curvature(pot, x))
+difference: Kernel = differentiable(_difference, lambda pot, _, a, b: -slope(pot, a), lambda pot, _, a, b: slope(pot, b))
+secant: Kernel = differentiable(
+    _secant,
+    lambda pot, output, a, b: _d_secant(pot, output, b, a),
+    lambda pot, output, a, b: _d_secant(pot, output, a, b),
+    uses_output=True,
+)

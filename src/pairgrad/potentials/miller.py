@@ -1,0 +1,192 @@
+r"""Formulas of the finite-start Miller recurrence (eqs. miller-b, miller-potential, miller-three).
+
+    b_M = 1,  b_{M+1} = 0,  b_{i-1} = (2 i / x) b_i + b_{i+1},
+
+    value = log I_0(x) + log(b_nu / b_0) - nu log(x + epsilon),      raw ratio = b_{nu+1} / b_nu.
+
+The recurrence is run on the ratios rho_i = b_{i+1} / b_i, element by element: rho_{i-1} = 1 / (2 i / x + rho_i) from rho_M = 0. They neither
+overflow nor couple the elements of a batch, and log(b_nu / b_0) is the sum of log rho_j over j < nu. With i = j + 1,
+
+    log rho_j - log x = log(rho_j max(1, 2 i / x)) - max(log x, log 2 i),
+
+where the product under the first logarithm stays in range for every x, so that several of them share one logarithm, and nothing of size
+nu log x is subtracted. Convention at x = 0: the epsilon term -nu log(1 + epsilon / x) (eq. miller-epsilon-potential) is left out, so the value
+is the limit of the ideal finite potential, -log(2^nu nu!), the slope is 0
+and the curvature that of the ideal potential.
+
+The tangent goes through the same recurrence: l_j = x d/dx log(rho_j / x) obeys l_{j-1} = -rho_{j-1} rho_j (2 + l_j) from l_{M-1} = 0, and stays in
+(-2, 0]; k_j = x dl_j/dx obeys k_{j-1} = l_{j-1} (2 + l_{j-1} + l_j) - rho_{j-1} rho_j k_j. Memory is that of a few copies of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pairgrad.ground.arithmetic import Arithmetic, Number
+from pairgrad.potentials.formulas import BySubtraction, odd
+
+_SHARED_LOGARITHM = 8  # factors between 1e-3 and 1, or pairs of factors x / c and c' / x: eight never leave the range of a double
+_SMALLEST = 2.0**-500  # below, the even function is constant to more digits than a double has
+
+
+class _Step(NamedTuple):
+    j: int
+    ratio: Number  # rho_j
+    tangent: Number  # l_j
+    second: Number  # k_j
+
+
+@dataclass(frozen=True)
+class Miller(BySubtraction):
+    """The finite potential and its exact derivative; `clip` and `raw ratio` are what the source supplies instead."""
+
+    nu: int
+    start: int
+    epsilon: float
+    clip: float | None = None
+
+    def value(self, ops: Arithmetic, x: Number) -> Number:
+        x = ops.absolute(x)
+        total = ops.log_i0(x) + self._log_product(ops, ops.maximum(x, 0 * x + _small(ops)))
+        return total - self._epsilon_term(ops, x)
+
+    def _log_product(self, ops: Arithmetic, x: Number) -> Number:
+        """log(b_nu / b_0) - nu log x."""
+        log_x = ops.log(x)
+        total = 0 * x
+        product = 1 + 0 * x
+        twice = 2 / x
+        for step in self._steps(ops, x):
+            if step.j >= self.nu:
+                continue
+            i = step.j + 1
+            product = product * (step.ratio * ops.maximum(i * twice, 1 + 0 * x))
+            total = total - ops.maximum(log_x, ops.log(2 * i + 0 * x))
+            if step.j % _SHARED_LOGARITHM == 0:
+                total = total + ops.log(product)
+                product = 1 + 0 * x
+        return total
+
+    def _epsilon_term(self, ops: Arithmetic, x: Number) -> Number:
+        if not self.epsilon:
+            return 0 * x
+        epsilon = ops.constant(self.epsilon)
+        safe = ops.choose(x == 0, 1 + 0 * x, x)
+        large = ops.log1p(epsilon / ops.maximum(safe, 0 * x + epsilon))
+        small = ops.log(safe + epsilon) - ops.log(safe)
+        return ops.choose(x == 0, 0 * x, self.nu * ops.choose(safe > epsilon, large, small))
+
+    def raw_ratio(self, ops: Arithmetic, x: Number) -> Number:
+        return self._at_nu(ops, x).ratio
+
+    def slope(self, ops: Arithmetic, x: Number) -> Number:
+        """What is supplied: the raw ratio, clipped from above (eq. miller-three)."""
+        ratio = self.raw_ratio(ops, ops.choose(x == 0, 1 + 0 * x, ops.absolute(x)))
+        if self.clip is not None:
+            ratio = ops.minimum(ratio, 0 * ratio + ops.constant(self.clip))
+        return odd(ops, x, ratio)
+
+    def curvature(self, ops: Arithmetic, x: Number) -> Number:
+        """Derivative of the supplied slope: rho_nu (1 + l_nu) / x, and 0 where the clip is active."""
+        size = ops.absolute(x)
+        size = ops.maximum(size, 0 * size + _small(ops))
+        at = self._at_nu(ops, size, tangent=True)
+        rate = at.ratio / size * (1 + at.tangent)
+        if self.clip is None:
+            return rate
+        return ops.choose(at.ratio < ops.constant(self.clip), rate, 0 * rate)
+
+    def consistent_slope(self, ops: Arithmetic, x: Number) -> Number:
+        """Derivative of the value: I_1 / I_0 + sum_{j<nu} l_j / x, and the epsilon term nu epsilon / (x (x + epsilon))."""
+        size = ops.absolute(x)
+        safe = ops.maximum(size, 0 * size + _small(ops))
+        total = 0 * x
+        for step in self._steps(ops, safe, tangent=True):
+            if step.j < self.nu:
+                total = total + step.tangent
+        rate = ops.i1_over_i0(size) + total / safe
+        if self.epsilon:
+            epsilon = ops.constant(self.epsilon)
+            rate = rate + self.nu * (epsilon / (safe + epsilon)) / safe
+        return odd(ops, x, rate)
+
+    def consistent_curvature(self, ops: Arithmetic, x: Number) -> Number:
+        size = ops.absolute(x)
+        safe = ops.maximum(size, 0 * size + _small(ops))
+        total = 0 * x
+        for step in self._steps(ops, safe, tangent=True, second=True):
+            if step.j < self.nu:
+                total = total + (step.second - step.tangent)
+        base = ops.i1_over_i0(size)
+        near = ops.choose(size == 0, 1 / ops.constant(2) + 0 * size, 1 - base * base - base / safe)
+        rate = near + total / safe / safe
+        if self.epsilon:
+            epsilon = ops.constant(self.epsilon)
+            weight = epsilon / (safe + epsilon)
+            rate = rate - ops.choose(size == 0, 0 * size, self.nu * weight / safe * (1 / safe + 1 / (safe + epsilon)))
+        return rate
+
+    def _steps(self, ops: Arithmetic, x: Number, *, tangent: bool = False, second: bool = False) -> Iterator[_Step]:
+        """The recurrence downwards, j = M - 1 .. 0."""
+        twice = 2 / x
+        ratio = l = k = 0 * x  # at j = M
+        for i in range(self.start, 0, -1):
+            next_ratio = 1 / (i * twice + ratio)
+            if tangent:
+                product = next_ratio * ratio
+                next_l = -product * (2 + l)
+                if second:
+                    k = next_l * (2 + next_l + l) - product * k
+                l = next_l
+            ratio = next_ratio
+            yield _Step(i - 1, ratio, l, k)
+
+    def _at_nu(self, ops: Arithmetic, x: Number, *, tangent: bool = False) -> _Step:
+        """rho_nu, and l_nu, which need no step below nu."""
+        for step in self._steps(ops, x, tangent=tangent):
+            if step.j == self.nu:
+                return step
+        raise AssertionError("start > nu")
+
+
+@dataclass(frozen=True)
+class ConsistentMiller(Miller):
+    """The same value; supplied is its own derivative."""
+
+    def slope(self, ops: Arithmetic, x: Number) -> Number:
+        return self.consistent_slope(ops, x)
+
+    def curvature(self, ops: Arithmetic, x: Number) -> Number:
+        return self.consistent_curvature(ops, x)
+
+
+@dataclass(frozen=True)
+class LogMillerFormulas(Miller):
+    """The recurrence on log b_i, by log-add-exp; the same real functions, other roundings, no overflow by construction."""
+
+    def _log_product(self, ops: Arithmetic, x: Number) -> Number:
+        bottom, at_nu, _ = self._logs(ops, x, 0)
+        return at_nu - bottom - self.nu * ops.log(x)
+
+    def raw_ratio(self, ops: Arithmetic, x: Number) -> Number:
+        at_nu, _, above = self._logs(ops, x, self.nu)
+        return ops.exp(above - at_nu)
+
+    def _logs(self, ops: Arithmetic, x: Number, bottom: int) -> tuple[Number, Number, Number]:
+        """log b at `bottom`, at nu and at nu + 1."""
+        log_x = ops.log(x)
+        above, here = None, 0 * x  # log b_{M+1} = -inf, log b_M
+        kept = {self.start: here}
+        for i in range(self.start, bottom, -1):
+            lifted = here + (ops.log(2 * i + 0 * x) - log_x)
+            above, here = here, lifted if above is None else ops.logaddexp(lifted, above)
+            if i - 1 in (bottom, self.nu, self.nu + 1):
+                kept[i - 1] = here
+        return kept[bottom], kept[self.nu], kept[self.nu + 1]
+
+
+def _small(ops: Arithmetic) -> Number:
+    return ops.constant(_SMALLEST)
+

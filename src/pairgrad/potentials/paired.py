@@ -1,0 +1,54 @@
+"""`"paired"`: the midpoint expansion with order shift, planned to be below rounding."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import torch
+
+from pairgrad.ground.checks import DTYPES, integer_at_least
+from pairgrad.potentials.expansion import Expansion, potential_at_zero
+from pairgrad.potentials.plan import MAX_ORDER, plan
+from pairgrad.potentials.potential import Potential
+
+MAX_SHIFT = 64
+
+
+class Paired(Potential):
+    """Value and slope from one uniform expansion, below the rounding of the dtype at every dimension and concentration.
+
+    With `order="auto"` the depth is chosen when the object is made, for float32 and float64 separately; the dtype of the argument selects.
+    An explicit `order` keeps exactly g_0 .. g_order, at `shift` recurrence steps (0 unless given), for both dtypes.
+    """
+
+    realization = "paired"
+    summary = "midpoint expansion with order shift, its own exact derivative as slope"
+    trade = "exact to rounding at every dim >= 2; what to use"
+
+    def __init__(self, nu: Fraction, *, order: int | str = "auto", shift: int | None = None) -> None:
+        if order == "auto":
+            if shift is not None:
+                raise ValueError(f"shift can be given only together with an explicit order, got shift={shift!r} with order='auto'")
+            super().__init__(nu)
+            self._formulas = {dtype: plan(nu, dtype) for dtype in DTYPES}
+            return
+        order = integer_at_least("order", order, 1, hint="the last term of the uniform expansion that is kept, or 'auto'")
+        shift = integer_at_least("shift", 0 if shift is None else shift, 0)
+        if order > MAX_ORDER or shift > MAX_SHIFT:
+            raise ValueError(f"order must be <= {MAX_ORDER} and shift <= {MAX_SHIFT}, got order={order} and shift={shift}: the expansion is asymptotic")
+        super().__init__(nu, order=order, **({"shift": shift} if shift else {}))
+        expansion = Expansion(nu, order, shift)
+        self._formulas = dict.fromkeys(DTYPES, expansion)
+
+    def formulas(self, dtype: torch.dtype = torch.float64) -> Expansion:
+        return self._formulas[dtype]
+
+    @property
+    def offset(self) -> float:
+        """Phi(0); value(0) is 0."""
+        return potential_at_zero(self.nu)
+
+    @property
+    def depth(self) -> dict[torch.dtype, tuple[int, int]]:
+        """(order, shift) per dtype."""
+        return {dtype: (e.order, e.shift) for dtype, e in self._formulas.items()}

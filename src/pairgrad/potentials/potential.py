@@ -1,0 +1,157 @@
+"""The protocol every realization follows: a potential, the slope it supplies, and what can be derived from the two."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from pairgrad.ground.checks import HALF_DTYPES, floating_tensor, one_of
+from pairgrad.potentials import inverse, kernels
+from pairgrad.potentials.formulas import Formulas
+
+
+class Pair(NamedTuple):
+    """A value and the derivative supplied for it. They leave a function together."""
+
+    value: torch.Tensor
+    slope: torch.Tensor
+
+
+class Potential(ABC):
+    r"""One realization of the vMF potential \(\Phi_\nu(x) = \log I_\nu(x) - \nu \log x\) and of its slope \(R_\nu = I_{\nu+1}/I_\nu\).
+
+    All methods are elementwise on float32 or float64 tensors of any shape and device (float16 and bfloat16 are computed in float32 and
+    returned in their own dtype, or in float32 under autocast). Values are even in x and slopes odd; NaN propagates; at infinity the limits
+    are taken. `value`, `slope`, `difference`, `secant`, `complement` and `concentration` are differentiable, twice, with the slope that
+    this realization *supplies*: for a coherent one that is the derivative of its value, for `"original"` it is not.
+
+    Made by [`pairgrad.potential`][pairgrad.potential], which holds one object per set of arguments.
+    """
+
+    realization: ClassVar[str]
+    summary: ClassVar[str]
+    trade: ClassVar[str]
+    coherent: ClassVar[bool] = True
+    invertible: ClassVar[bool] = True
+
+    nu: Fraction
+    options: dict[str, Any]
+
+    def __init__(self, nu: Fraction, **options: Any) -> None:
+        self.nu = nu
+        self.options = options
+
+    # What a realization provides --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def formulas(self, dtype: torch.dtype = torch.float64) -> Formulas:
+        """The formulas that run for tensors of `dtype`; they can be evaluated in other arithmetics too."""
+
+    def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype the formulas are evaluated in for arguments of `dtype`."""
+        return torch.float32 if dtype in HALF_DTYPES else dtype
+
+    @property
+    @abstractmethod
+    def offset(self) -> float:
+        """The constant with Phi = value + offset, up to the error of the realization."""
+
+    def ratio_bound(self, dtype: torch.dtype = torch.float64) -> float | None:
+        """A proven bound of sup over x >= 0 of |slope(x) - R(x)| in exact arithmetic, or None where there is no theorem."""
+        return None
+
+    # What everybody uses ----------------------------------------------------------------------------------------------
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """The potential; backward multiplies by the supplied slope."""
+        return self._elementwise(kernels.value, x=x)
+
+    def slope(self, x: torch.Tensor) -> torch.Tensor:
+        """The derivative this realization supplies for `value`."""
+        return self._elementwise(kernels.slope, x=x)
+
+    def pair(self, x: torch.Tensor) -> Pair:
+        """Value and supplied slope."""
+        return Pair(self.value(x), self.slope(x))
+
+    def curvature(self, x: torch.Tensor) -> torch.Tensor:
+        """The derivative of the supplied slope."""
+        return self._elementwise(kernels.curvature, x=x)
+
+    def complement(self, x: torch.Tensor) -> torch.Tensor:
+        """1 - slope(x), accurate where the slope is close to 1."""
+        return self._elementwise(kernels.complement, x=x)
+
+    def difference(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """value(b) - value(a), without cancellation where the realization has a secant."""
+        return self._elementwise(kernels.difference, a=a, b=b)
+
+    def secant(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """(value(b) - value(a)) / (b - a), and slope(a) where a = b."""
+        return self._elementwise(kernels.secant, a=a, b=b)
+
+    def concentration(self, resultant_length: torch.Tensor, method: str = "newton") -> torch.Tensor:
+        """The x with slope(x) = `resultant_length`: maximum likelihood of a vMF concentration.
+
+        Args:
+            resultant_length: in [-1, 1]; 1 gives infinity. Outside, on the CPU, an error; elsewhere NaN.
+            method: `"newton"`, a fixed number of Newton steps on the pair, differentiable by the implicit function theorem; or
+                `"closed-form"`, the classic estimate dim r / (1 - r^2) (eq. released-state).
+        """
+        one_of("method", method, ("newton", "closed-form"))
+        if method == "newton" and not self.invertible:
+            raise ValueError(
+                f"concentration needs a smooth increasing slope, and the slope of realization {self.realization!r} is clipped or not monotone: "
+                "use realization='paired', or method='closed-form'"
+            )
+        floating_tensor("resultant_length", resultant_length)
+        inverse.check_range(resultant_length)
+        rule = inverse.newton if method == "newton" else inverse.closed_form
+        return self._elementwise(rule, resultant_length=resultant_length)
+
+    def _elementwise(self, rule: kernels.Kernel, **arguments: torch.Tensor) -> torch.Tensor:
+        tensors = [floating_tensor(name, value) for name, value in arguments.items()]
+        dtype = tensors[0].dtype if len(tensors) == 1 else torch.promote_types(tensors[0].dtype, tensors[1].dtype)
+        if len(tensors) == 2:
+            try:
+                tensors = list(torch.broadcast_tensors(*tensors))
+            except RuntimeError:
+                shapes = " and ".join(f"{name} of shape {tuple(t.shape)}" for name, t in arguments.items())
+                raise ValueError(f"a and b must broadcast against each other, got {shapes}") from None
+        compute = self.compute_dtype(dtype)
+        result = rule(self, *(t.to(compute) for t in tensors))
+        if dtype in HALF_DTYPES and torch.is_autocast_enabled(tensors[0].device.type):
+            dtype = torch.float32
+        return result.to(dtype)
+
+    # Identity ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int | None:
+        """Feature dimension 2 nu + 2, or None where that is not an integer."""
+        dim = 2 * self.nu + 2
+        return int(dim) if dim.denominator == 1 else None
+
+    def _size(self) -> str:
+        return f"dim={self.dim}" if self.dim is not None else f"nu={float(self.nu)!r}"
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"pairgrad.potential({self._size()}, realization={self.realization!r}{options})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Potential) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return (type(self), self.nu, tuple(sorted(self.options.items())))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from pairgrad.potentials.registry import rebuild
+
+        return rebuild, (self.realization, self.nu, self.options)

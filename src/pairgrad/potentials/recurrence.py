@@ -1,0 +1,113 @@
+"""`"original"`, `"consistent"` and `"log-miller"`: the finite-start recurrence of the public code, as diagnosed in the paper.
+
+The recurrence runs in float64 whatever the dtype of the argument, as its source does; results are rounded to the dtype of the argument.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from pairgrad.ground.checks import exact_number, integer_at_least, one_of
+from pairgrad.potentials import kernels
+from pairgrad.potentials.miller import ConsistentMiller, LogMillerFormulas, Miller
+from pairgrad.potentials.potential import Potential
+
+
+class _Recurrence(Potential):
+    invertible = False
+    _formulas: Miller
+
+    def __init__(self, nu: Fraction, kind: type[Miller], *, start: int | None, epsilon: float, clip: bool | float = False, **others: Any) -> None:
+        name = self.realization
+        if nu.denominator != 1 or nu < 1:
+            raise ValueError(
+                f"realization {name!r} needs an integer Bessel order nu >= 1, that is an even dim >= 4, got nu = {float(nu):g} (dim {float(2 * nu + 2):g}): "
+                "the recurrence runs over integer orders; use realization='paired'"
+            )
+        order = int(nu)
+        start = 2 * order if start is None else integer_at_least("start", start, order + 1, hint=f"it must exceed nu = {order}")
+        epsilon = float(exact_number("epsilon", epsilon))
+        limit = _clip(clip)
+        super().__init__(nu, start=start, epsilon=epsilon, **({"clip": clip} if kind is not ConsistentMiller else {}), **others)
+        self._formulas = kind(order, start, epsilon, limit)
+
+    def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        return torch.float64
+
+    def formulas(self, dtype: torch.dtype = torch.float64) -> Miller:
+        return self._formulas
+
+    @property
+    def offset(self) -> float:
+        """0: the finite potential approximates Phi itself."""
+        return 0.0
+
+
+def _clip(clip: bool | float) -> float | None:
+    if clip is True:
+        return 1.0
+    if clip is False or clip is None:
+        return None
+    return float(exact_number("clip", clip))
+
+
+class Original(_Recurrence):
+    """The diagnosed system: the finite potential forward, the raw ratio clipped at 1 backward.
+
+    Options: `start`, the order M > nu at which the recurrence starts (2 nu); `clip`, the bound of the supplied ratio (True: 1; False: none);
+    `epsilon` in log(x + epsilon) (1e-20).
+    """
+
+    realization = "original"
+    summary = "finite Miller recurrence; supplies the raw ratio clipped at 1"
+    trade = "what the public code does; not coherent, sequential depth dim - 2"
+    coherent = False
+
+    def __init__(self, nu: Fraction, *, start: int | None = None, clip: bool | float = True, epsilon: float = 1e-20) -> None:
+        super().__init__(nu, Miller, start=start, epsilon=epsilon, clip=clip)
+
+
+class Consistent(_Recurrence):
+    """The control arm: the value of `"original"` bit for bit, with the derivative of that value as slope.
+
+    Options: `start` and `epsilon` as for `"original"`; `derivative`, how the slope is had: `"tangent"` carries it through the recurrence in
+    the memory of a few copies of x, `"autograd"` lets torch differentiate the recorded recurrence, in the memory of its depth.
+    """
+
+    realization = "consistent"
+    summary = "the same value bit for bit; supplies its derivative"
+    trade = "coherent, as far from Phi as the finite recurrence is; sequential depth dim - 2"
+
+    def __init__(self, nu: Fraction, *, start: int | None = None, epsilon: float = 1e-20, derivative: str = "tangent") -> None:
+        one_of("derivative", derivative, ("tangent", "autograd"))
+        super().__init__(nu, ConsistentMiller, start=start, epsilon=epsilon, derivative=derivative)
+        self._recorded = derivative == "autograd"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        return self._elementwise(_recorded_value if self._recorded else kernels.value, x=x)
+
+    def slope(self, x: torch.Tensor) -> torch.Tensor:
+        return self._elementwise(_recorded_slope if self._recorded else kernels.slope, x=x)
+
+
+class LogMiller(_Recurrence):
+    """The paper's comparator: the same recurrence on logarithms, clipped ratio. Options as for `"original"`."""
+
+    realization = "log-miller"
+    summary = "the same recurrence in the log domain; supplies the clipped ratio"
+    trade = "no overflow without rescaling; keeps the finite start, not coherent, slow"
+    coherent = False
+
+    def __init__(self, nu: Fraction, *, start: int | None = None, clip: bool | float = True, epsilon: float = 1e-20) -> None:
+        super().__init__(nu, LogMillerFormulas, start=start, epsilon=epsilon, clip=clip)
+
+
+def _recorded_value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.isinf(), torch.inf, pot.formulas(x.dtype).value(kernels.TORCH, x))
+
+
+def _recorded_slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda y: _recorded_value(pot, y).sum())(x)

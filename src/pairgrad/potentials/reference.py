@@ -1,0 +1,173 @@
+"""`"reference"`: the exact potential in ball arithmetic, for tests, tables and certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+
+from pairgrad.ground.arithmetic import Arithmetic, Number
+from pairgrad.ground.checks import floating_tensor, integer_at_least, one_of
+from pairgrad.potentials.potential import Potential
+
+_QUANTITIES = ("value", "slope", "curvature", "complement", "difference", "secant")
+
+
+def _flint() -> Any:
+    try:
+        import flint
+    except ImportError:
+        raise ImportError("realization 'reference' needs python-flint: pip install 'pairgrad[reference]'") from None
+    return flint
+
+
+@dataclass(frozen=True)
+class Balls:
+    """Enclosures of Phi, R, R', 1 - R and their differences: `digits` correct digits, at whatever precision that takes."""
+
+    nu: Fraction
+    digits: int
+
+    def _order(self) -> Any:
+        flint = _flint()
+        return flint.arb(flint.fmpq(self.nu.numerator, self.nu.denominator))
+
+    def _phi(self, x: Any) -> Any:
+        nu = self._order()
+        if x == 0:
+            return -nu * nu.const_log2() - (nu + 1).lgamma()
+        return x.bessel_i(nu, scaled=True).log() + x - nu * x.log()
+
+    def _ratio(self, x: Any) -> Any:
+        nu = self._order()
+        return x.bessel_i(nu + 1, scaled=True) / x.bessel_i(nu, scaled=True)
+
+    def _riccati(self, x: Any) -> Any:
+        """R' = 1 - R^2 - (2 nu + 1) R / x."""
+        nu = self._order()
+        if x == 0:
+            return 1 / (2 * nu + 2)
+        ratio = self._ratio(x)
+        return 1 - ratio * ratio - (2 * nu + 1) * ratio / x
+
+    def _enclose(self, function: Callable[..., Any], *points: Any) -> Any:
+        flint = _flint()
+        wanted = int(self.digits * 3.33) + 4
+        before = flint.ctx.prec
+        try:
+            flint.ctx.prec = 2 * wanted + 64
+            while True:
+                ball = function(*points)
+                if ball.rel_accuracy_bits() >= wanted:
+                    return ball
+                if flint.ctx.prec > 1 << 17:
+                    raise ArithmeticError(f"no enclosure with {self.digits} digits at {points} for nu = {self.nu}; the best is {ball}")
+                flint.ctx.prec *= 2
+        finally:
+            flint.ctx.prec = before
+
+    def value_ball(self, x: Any) -> Any:
+        return self._enclose(self._phi, abs(x))
+
+    def slope_ball(self, x: Any) -> Any:
+        if x == 0:
+            return _flint().arb(0)
+        ball = self._enclose(self._ratio, abs(x))
+        return -ball if x < 0 else ball
+
+    def curvature_ball(self, x: Any) -> Any:
+        return self._enclose(self._riccati, abs(x))
+
+    def complement_ball(self, x: Any) -> Any:
+        if x == 0:
+            return _flint().arb(1)
+        return self._enclose(lambda y: 1 - self._ratio(y), abs(x))
+
+    def difference_ball(self, a: Any, b: Any) -> Any:
+        a, b = abs(a), abs(b)
+        return _flint().arb(0) if a == b else self._enclose(lambda p, q: self._phi(q) - self._phi(p), a, b)
+
+    def secant_ball(self, a: Any, b: Any) -> Any:
+        if a == b:
+            return self.slope_ball(a)
+        if a == -b:
+            return _flint().arb(0)
+        return self._enclose(lambda p, q: (self._phi(abs(q)) - self._phi(abs(p))) / (q - p), a, b)
+
+    def apply(self, quantity: str, *points: torch.Tensor) -> np.ndarray:
+        """Enclosures at every element, as an object array."""
+        flint = _flint()
+        arrays = [p.detach().cpu().to(torch.float64).numpy() for p in points]
+        result = np.empty(arrays[0].shape, dtype=object)
+        function = getattr(self, f"{quantity}_ball")
+        for index in np.ndindex(arrays[0].shape):
+            numbers = [float(array[index]) for array in arrays]
+            finite = bool(np.all(np.isfinite(numbers)))
+            result[index] = function(*map(flint.arb, numbers)) if finite else flint.arb("nan")
+        return result
+
+    def _evaluate(self, quantity: str, ops: Arithmetic, *points: Number) -> Number:
+        if getattr(ops, "name", "") != "torch":
+            return getattr(self, f"{quantity}_ball")(*points)
+        balls = self.apply(quantity, *points)
+        flat = [float(ball) for ball in balls.ravel()]
+        return torch.tensor(flat, dtype=torch.float64).reshape(points[0].shape).to(points[0])
+
+    def value(self, ops: Arithmetic, x: Number) -> Number:
+        return self._evaluate("value", ops, x)
+
+    def slope(self, ops: Arithmetic, x: Number) -> Number:
+        return self._evaluate("slope", ops, x)
+
+    def curvature(self, ops: Arithmetic, x: Number) -> Number:
+        return self._evaluate("curvature", ops, x)
+
+    def complement(self, ops: Arithmetic, x: Number) -> Number:
+        return self._evaluate("complement", ops, x)
+
+    def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
+        return self._evaluate("difference", ops, a, b)
+
+    def secant(self, ops: Arithmetic, a: Number, b: Number) -> Number:
+        return self._evaluate("secant", ops, a, b)
+
+
+class Reference(Potential):
+    """Truth: `enclosure` returns balls that contain the exact result; the other methods round them to the dtype of the argument.
+
+    Elements are computed one by one on the CPU, so this is not for training, compiling or vmapping. Option: `digits` (50).
+    """
+
+    realization = "reference"
+    summary = "the exact function in ball arithmetic (python-flint)"
+    trade = "provably right to any number of digits; a Python loop over elements, not for training"
+
+    def __init__(self, nu: Fraction, *, digits: int = 50) -> None:
+        digits = integer_at_least("digits", digits, 17)
+        super().__init__(nu, digits=digits)
+        self._balls = Balls(nu, digits)
+
+    def formulas(self, dtype: torch.dtype = torch.float64) -> Balls:
+        return self._balls
+
+    @property
+    def offset(self) -> float:
+        """0: the value is Phi itself."""
+        return 0.0
+
+    def enclosure(self, quantity: str, *points: torch.Tensor) -> np.ndarray:
+        """Balls (`flint.arb`) around value, slope, curvature, complement, difference or secant at finite points, as an object array."""
+        one_of("quantity", quantity, _QUANTITIES)
+        wanted = 2 if quantity in ("difference", "secant") else 1
+        if len(points) != wanted:
+            raise TypeError(f"enclosure({quantity!r}, ...) takes {wanted} tensor{'s' * (wanted - 1)}, got {len(points)}")
+        tensors = [floating_tensor("points", p) for p in points]
+        return self._balls.apply(quantity, *torch.broadcast_tensors(*tensors))
+
+    def ratio_bound(self, dtype: torch.dtype = torch.float64) -> float | None:
+        """0: it is the ratio."""
+        return 0.0

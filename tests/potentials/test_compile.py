@@ -1,0 +1,68 @@
+"""torch.compile(fullgraph=True): forward and first backward agree with eager, for every realization that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import pairgrad as pg
+
+# Compiled code may evaluate the same formula with other roundings; both are within the documented accuracy, so twice that between them.
+FLOAT64, FLOAT32 = 4e-15, 1.4e-6
+
+
+def agree(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True)
+    inputs = [t.clone().requires_grad_() for t in tensors]
+    tol = FLOAT64 if tensors[0].dtype == torch.float64 else FLOAT32
+    got, want = compiled(*inputs), function(*inputs)
+    torch.testing.assert_close(got, want, rtol=tol, atol=0)
+    for g, w in zip(torch.autograd.grad(got.sum(), inputs), torch.autograd.grad(want.sum(), inputs), strict=True):
+        torch.testing.assert_close(g, w, rtol=8 * tol, atol=0)
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(6, torch.float32), (512, torch.float64)])
+def test_paired_everything_in_one_graph(dim: int, dtype: torch.dtype) -> None:
+    pot = pg.potential(dim)
+
+    def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        value, slope = pot.pair(a)
+        return value + slope * pot.complement(b) + pot.difference(a, b) + pot.secant(a, b) * 0.5
+
+    scale = dim / 2
+    agree(function, (scale * (0.2 + torch.rand(33))).to(dtype), (scale * (1.5 + torch.rand(33))).to(dtype))
+
+
+@pytest.mark.parametrize("name", ["arfr", "scott", "original", "consistent", "log-miller", "log-bessel"])
+def test_the_other_realizations(name: str) -> None:
+    pot = pg.potential(6, name)
+    agree(pot.value, 1 + 3 * torch.rand(33, dtype=torch.float64))
+
+
+def test_concentration() -> None:
+    pot = pg.potential(64)
+    agree(pot.concentration, 0.1 + 0.8 * torch.rand(33, dtype=torch.float64))
+
+
+def test_two_dimensions_in_one_function_do_not_mix() -> None:
+    torch._dynamo.reset()
+
+    @torch.compile(fullgraph=True)
+    def value(pot: pg.Potential, x: torch.Tensor) -> torch.Tensor:
+        return pot.value(x)
+
+    x = 10 + torch.rand(8, dtype=torch.float64)
+    for dim in (64, 66, 64):
+        torch.testing.assert_close(value(pg.potential(dim), x), pg.potential(dim).value(x), rtol=FLOAT64, atol=0)
+
+
+def test_original_and_consistent_report_equal_bits_when_compiled() -> None:
+    x = 1 + 40 * torch.rand(64, dtype=torch.float64)
+    values = []
+    for name in ("original", "consistent"):
+        torch._dynamo.reset()
+        values.append(torch.compile(pg.potential(8, name).value, fullgraph=True)(x))
+    assert torch.equal(*values)

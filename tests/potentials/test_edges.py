@@ -1,0 +1,123 @@
+"""Zero, subnormal, the largest finite argument, infinity, NaN, empty and odd shapes, half precision, autocast."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import pairgrad as pg
+
+SMOOTH = ("paired", "arfr", "scott", "log-bessel")
+RECURRENT = ("original", "consistent", "log-miller")
+DTYPES = (torch.float64, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", [4, 6, 64, 4096])
+@pytest.mark.parametrize("name", ["paired", "arfr", "scott"])
+def test_limits(name: str, dim: int, dtype: torch.dtype) -> None:
+    pot = pg.potential(dim, name)
+    info = torch.finfo(dtype)
+    inf, largest = torch.tensor([torch.inf, -torch.inf], dtype=dtype), torch.tensor([info.max, -info.max], dtype=dtype)
+    assert torch.equal(pot.value(inf), inf.abs())
+    assert torch.equal(pot.slope(inf), inf.sign())
+    assert torch.equal(pot.curvature(inf), torch.zeros_like(inf))
+    assert torch.equal(pot.complement(inf), torch.tensor([0.0, 2.0], dtype=dtype))
+    assert torch.equal(pot.value(largest), largest.abs())  # nu log x is far below the rounding of x
+    assert torch.equal(pot.slope(largest), inf.sign())
+    one = torch.ones(2, dtype=dtype)
+    assert torch.equal(pot.difference(one, inf), inf.abs())
+    assert torch.equal(pot.difference(one, largest), largest.abs())
+    assert torch.equal(pot.secant(one, inf), inf.sign())
+    assert torch.equal(pot.secant(inf, inf), inf.sign())
+    assert pot.difference(inf, inf).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", [2, 3, 64, 4096])
+def test_zero_and_subnormal(dim: int, dtype: torch.dtype) -> None:
+    pot = pg.potential(dim)
+    zero = torch.zeros(1, dtype=dtype)
+    assert pot.value(zero).item() == 0
+    assert pot.slope(zero).item() == 0
+    assert pot.complement(zero).item() == 1
+    assert pot.secant(zero, zero).item() == 0
+    assert pot.difference(zero, zero).item() == 0
+    assert pot.curvature(zero).item() == pytest.approx(1 / dim, rel=8 * torch.finfo(dtype).eps)
+    tiny = torch.finfo(dtype).smallest_normal
+    for x in (tiny / 4, tiny, tiny * 1024):
+        # slope = x / dim up to x^3. x / s is rounded to the grid of subnormals before it is multiplied by about s / dim <= 7.25
+        spacing = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+        got = pot.slope(torch.tensor([x], dtype=dtype)).item()
+        assert got == pytest.approx(x / dim, rel=8 * torch.finfo(dtype).eps, abs=5 * spacing)
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+def test_nan_propagates_and_stays_alone(name: str) -> None:
+    pot = pg.potential(64, name)
+    x = torch.tensor([1.0, torch.nan, 40.0], dtype=torch.float64)
+    whole = torch.tensor([1.0, 40.0], dtype=torch.float64)
+    for quantity in ("value", "slope", "curvature", "complement"):
+        got = getattr(pot, quantity)(x)
+        assert got.isnan().tolist() == [False, True, False]
+        assert torch.equal(got[[0, 2]], getattr(pot, quantity)(whole))
+    for quantity in ("difference", "secant"):
+        assert getattr(pot, quantity)(x, x.flip(0)).isnan().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_finite_over_the_whole_axis(name: str, dtype: torch.dtype) -> None:
+    """No intermediate overflow or underflow shows between the smallest and the largest finite argument."""
+    pot = pg.potential(64, name)
+    info = torch.finfo(dtype)
+    exponents = torch.linspace(math.log2(info.smallest_normal), math.log2(info.max) - 0.01, 301, dtype=torch.float64)
+    x = torch.cat([torch.zeros(1, dtype=dtype), torch.exp2(exponents).to(dtype)])
+    for quantity in ("value", "slope", "curvature", "complement"):
+        got = getattr(pot, quantity)(x)
+        assert got.dtype == dtype
+        bad = x[~got.isfinite()]
+        if name == "consistent" and quantity != "value":
+            bad = bad[bad > 1e-18]  # around epsilon the derivatives of nu log(1 + epsilon / x) are of size nu / x^2: they leave float32
+        assert not len(bad), (quantity, bad)
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+def test_shapes(name: str) -> None:
+    pot = pg.potential(16, name)
+    for shape in ((), (0,), (2, 0, 3), (2, 3, 4)):
+        x = torch.rand(shape) + 1
+        assert pot.value(x).shape == pot.slope(x).shape == x.shape
+        assert pot.pair(x).value.shape == x.shape
+    transposed = torch.rand(3, 4).T + 1
+    assert torch.equal(pot.value(transposed), pot.value(transposed.contiguous()))
+    assert pot.difference(torch.rand(3, 1), torch.rand(4)).shape == (3, 4)
+    assert pot.secant(torch.rand(3, 1), torch.rand(4).double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) -> None:
+    pot = pg.potential(16, name)
+    x = (torch.rand(8) * 20).to(dtype)
+    assert torch.equal(pot.value(x), pot.value(x.float()).to(dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = pot.value(x)
+        assert under.dtype == torch.float32
+        assert torch.equal(under, pot.value(x.float()))
+        assert torch.equal(pot.value(x.double()), pot.value(x.double()))
+        assert pot.value(x.double()).dtype == torch.float64
+
+
+def test_autocast_changes_nothing_in_float32() -> None:
+    pot = pg.potential(6)
+    x = (torch.rand(64) * 30).requires_grad_()
+    plain = pot.difference(x, x + 1)
+    (gradient,) = torch.autograd.grad(plain.sum(), x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = pot.difference(x, x + 1)
+        (cast_gradient,) = torch.autograd.grad(cast.sum(), x)
+    assert torch.equal(plain, cast)
+    assert torch.equal(gradient, cast_gradient)

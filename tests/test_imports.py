@@ -1,0 +1,118 @@
+"""The direction of imports (DESIGN.md), and what `import pairgrad` loads."""
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(importlib.util.find_spec("pairgrad").submodule_search_locations[0])
+FILES = sorted(SOURCE.rglob("*.py"))
+
+_CORE = {"ground", "potentials"}
+_STATE = {*_CORE, "sphere"}
+_MIDDLE = {"losses", "distributions", "mixture", "certificates"}
+# What each package may import of pairgrad, beside itself. A package that is not here must be put here, and in DESIGN.md, first.
+ALLOWED = {
+    "ground": set(),
+    "potentials": {"ground"},
+    "sphere": _CORE,
+    **{name: {*_STATE, *_MIDDLE} for name in _MIDDLE},
+    "distributed": {*_STATE, *_MIDDLE},
+    "coherence": {"ground"},
+    "experiments": {*_STATE, *_MIDDLE, "distributed", "coherence", "_version"},
+    "cli": {*_STATE, *_MIDDLE, "distributed", "coherence", "experiments", "_version"},
+    "_version": set(),
+}
+TOP = {"experiments", "cli"}  # nothing imports these
+OPTIONAL = (
+    "scipy",
+    "sklearn",
+    "matplotlib",
+    "flint",
+    "mpmath",
+    "typer",
+    "rich",
+    "jax",
+    "hypothesis",
+    "pytest",
+    "pairgrad.experiments",
+    "pairgrad.cli",
+)
+REQUIRED = {"torch", "numpy", "pairgrad"}
+
+
+def package(path):
+    """The part of pairgrad a file belongs to: a subpackage, or a module on the top level; "" for `__init__.py` and `__main__.py`."""
+    first = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return "" if first in ("__init__", "__main__") else first
+
+
+def imported(tree, path):
+    """Absolute names of the modules imported anywhere in a file, relative imports resolved."""
+    here = ("pairgrad", *path.relative_to(SOURCE).parts[:-1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def parts_of_ours(path):
+    """The top-level parts of pairgrad that a file imports; "" for a name of `pairgrad` itself."""
+    known = {package(f) for f in FILES}
+    names = [name.split(".") for name in imported(ast.parse(path.read_text()), path)]
+    return {(n[1] if len(n) > 1 and n[1] in known | set(ALLOWED) else "") for n in names if n[0] == "pairgrad"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_downwards(path):
+    own = package(path)
+    used = parts_of_ours(path) - {own}
+    if own == "":
+        assert not used & TOP or path.name == "__main__.py", f"{path.name} imports {used & TOP}"
+        return
+    assert own in ALLOWED, f"{own} has no place in the direction of imports: give it one in DESIGN.md and here"
+    assert used <= ALLOWED[own] | ({""} if own in TOP else set()), f"{own} may not import {used - ALLOWED[own]}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_torch_and_numpy_are_imported_at_the_top_of_a_module(path):
+    """Optional packages are imported inside the functions that need them; the packages on top may do as they like."""
+    if package(path) in TOP:
+        return
+    tree = ast.parse(path.read_text())
+    typing_only = [n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    tree.body = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom, ast.Try, ast.If)) and n not in typing_only]
+    roots = {name.split(".")[0] for name in imported(tree, path)}
+    assert roots <= REQUIRED | sys.stdlib_module_names, roots - REQUIRED - sys.stdlib_module_names
+
+
+def test_the_walk_sees_what_it_should():
+    """The checks above pass on an empty list too; so: these files and these edges are there."""
+    names = {str(p.relative_to(SOURCE)) for p in FILES}
+    assert {"__init__.py", "ground/arithmetic.py", "potentials/miller.py"} <= names
+    assert parts_of_ours(SOURCE / "potentials" / "miller.py") == {"ground", "potentials"}
+    assert "potentials" in parts_of_ours(SOURCE / "__init__.py")
+    tree = ast.parse("from ..ground import checks\nfrom . import debye\nimport pairgrad.cli")
+    assert list(imported(tree, SOURCE / "potentials" / "x.py")) == ["pairgrad.ground.checks", "pairgrad.potentials.debye", "pairgrad.cli"]
+
+
+def test_import_loads_nothing_optional():
+    """In a fresh process. torch may load numpy, and whatever torch itself loads does not count."""
+    code = (
+        "import sys, torch; before = set(sys.modules)\n"
+        "import pairgrad\n"
+        f"print(*(m for m in {OPTIONAL!r} if m in sys.modules and m not in before))\n"
+        "assert 'pairgrad.potentials' in sys.modules"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []

@@ -1,0 +1,41 @@
+"""The public names, pinned: adding one is a decision, losing one a break."""
+
+import pairgrad
+
+PUBLIC = {"Pair", "Potential", "Realization", "__version__", "potential", "realizations"}
+POTENTIAL = {
+    "coherent",
+    "complement",
+    "compute_dtype",
+    "concentration",
+    "curvature",
+    "difference",
+    "dim",
+    "formulas",
+    "invertible",
+    "offset",
+    "pair",
+    "ratio_bound",
+    "secant",
+    "slope",
+    "value",
+}
+
+
+def test_public_names():
+    assert set(pairgrad.__all__) == PUBLIC
+    assert len(pairgrad.__all__) == len(PUBLIC)
+
+
+def test_public_names_exist():
+    for name in PUBLIC:
+        assert getattr(pairgrad, name) is not None
+
+
+def test_names_of_a_potential():
+    assert {name for name in dir(pairgrad.Potential) if not name.startswith("_")} == POTENTIAL
+
+
+def test_fields():
+    assert pairgrad.Pair._fields == ("value", "slope")
+    assert tuple(pairgrad.Realization.__dataclass_fields__) == ("name", "summary", "trade", "coherent", "options")
