@@ -31,7 +31,7 @@ CONTESTANTS = FIXED_DEPTH + RECURRENCES + PEERS
 _COMPILE_OPTIONS: dict[str, dict[str, Any] | None] = {COMPILED: None, FUSED: {"cpp.enable_floating_point_contract_flag": "fast"}}
 _SEED = 20240607
 _SHIFTED_BELOW = 64  # dimension below which `paired` takes recurrence steps, which torch.compile needs a minute for
-_BACKWARD_AT = 512  # the dimension at which backward is compiled unless everything is
+_BACKWARD_AT = 512  # the dimension at which backward is compiled, by torch or by JAX, unless everything is
 _DEEP_FROM = 512  # dimension from which compiling a recurrence takes minutes
 
 
@@ -70,7 +70,8 @@ def _modes(name: str, dtype: str, dim: int, quantity: str, direction: str, *, fu
     if name == "scipy":
         return (LIBRARY,) if (dtype, quantity, direction) == ("float64", "slope", FORWARD) else ()
     if name == "tfp-jax":
-        return (LIBRARY,)
+        wanted = full or (quantity != "difference" and (direction == FORWARD or dim == _BACKWARD_AT))
+        return (LIBRARY,) if wanted else ()
     if name in RECURRENCES:
         if not full and (dtype == "float32" or quantity == "difference"):
             return ()  # they compute in float64 whatever the dtype, and subtract two values
@@ -94,8 +95,8 @@ def _recurrence_compiles(name: str, dim: int, direction: str, *, full: bool) -> 
 
 @cache
 def arguments(dtype: str, dim: int, elements: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """x, with x / nu log-uniform on [1e-2, 1e2] (nu = 1/2 for dim 2), and x + 1; the same for every contestant."""
-    nu = max(dim / 2 - 1, 0.5)
+    """x, with x / nu log-uniform on [1e-2, 1e2], and x + 1; the same for every contestant."""
+    nu = dim / 2 - 1
     exponents = torch.rand(elements, generator=torch.Generator().manual_seed(_SEED), dtype=torch.float64) * 4 - 2
     x = (nu * 10**exponents).to(DTYPES[dtype])
     return x, x + 1

@@ -31,7 +31,8 @@ _MODES = (EAGER, COMPILED, FUSED, LIBRARY)
 _TITLES = {"slope": "Slope", "value": "Value", "difference": "Difference"}
 _COLUMNS = (
     "contestant", "mode", "dtype", "dim", "quantity", "direction", "elements", "repeats",
-    "ms_per_million_median", "ms_per_million_q1", "ms_per_million_q3", "ratio_to_compiled_AR", "nonfinite_share", "note",
+    "ms_per_million_median", "ms_per_million_q1", "ms_per_million_q3", "ms_per_million_min",
+    "ratio_to_compiled_AR", "nonfinite_share", "note",
 )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ class Goal:
     reached: dict[str, float]
 
     def verdict(self) -> tuple[str, str]:
-        """What was measured, worst case first in importance, and whether it is enough."""
+        """The worst of what was measured and where, and whether it is enough."""
         if not self.reached:
             return "", "not measured"
         worst_of = min if self.at_least else max
@@ -162,9 +163,9 @@ def timings_csv(results: Results) -> str:
         s = row.setting
         label = (s.contestant, s.mode, s.dtype, s.dim, s.quantity, s.direction)
         if not row.measured:
-            lines.append((*label, "", 0, "", "", "", "", "", row.note))
+            lines.append((*label, "", 0, "", "", "", "", "", "", row.note))
             continue
-        times = [f"{row.per_million(t):.5g}" for t in (row.samples.median, *row.samples.quartiles)]
+        times = [f"{row.per_million(t):.5g}" for t in (row.samples.median, *row.samples.quartiles, min(row.samples.seconds))]
         ratio = results.ratio(row)
         ratio_text = "" if ratio is None else f"{ratio:.4g}"
         lines.append((*label, row.elements, len(row.samples.seconds), *times, ratio_text, f"{row.nonfinite:.4g}", row.note))

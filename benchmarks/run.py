@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 
 from benchmarks import contestants, report
-from benchmarks.contestants import CONTESTANTS, DTYPES, EAGER, NotAvailable, Setting
+from benchmarks.contestants import CONTESTANTS, DTYPES, EAGER, LIBRARY, NotAvailable, Setting
 from benchmarks.import_time import import_times
 from benchmarks.report import Results, Row
-from benchmarks.timing import Measurement, interleaved, largest_size, machine, once
+from benchmarks.timing import Measurement, affordable_size, interleaved, machine, once
 
 _ROOT = Path(__file__).resolve().parent.parent
 _WARMUPS = 2
@@ -29,7 +29,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--repeats",
         type=int,
-        default=5,
+        default=9,
         help=f"timed calls per cell (%(default)s); at most {_LONG_REPEATS} where one takes more than {_LONG_SECONDS} s",
     )
     parser.add_argument("--dims", type=int, nargs="+", default=[4, 64, 512, 4096], help="feature dimensions p, even and >= 4")
@@ -105,7 +105,9 @@ def _prepare(row: Row, options: argparse.Namespace) -> Measurement | None:
     setting = row.setting
     try:
         make = contestants.maker(setting)
-        row.elements = largest_size(make, options.elements, _SLOW_SECONDS) if setting.slow else options.elements
+        row.elements = options.elements
+        if setting.slow:
+            row.elements = affordable_size(make, options.elements, _SLOW_SECONDS, proportional=setting.mode == LIBRARY)
         call = make(row.elements)
         row.nonfinite = contestants.nonfinite_share(call())
     except NotAvailable as reason:

@@ -66,14 +66,19 @@ def interleaved(measurements: Mapping[Key, Measurement], samples: Mapping[Key, S
                 samples[key].seconds.append(once(measurement.call))
 
 
-def largest_size(make: Callable[[int], Call], most: int, seconds: float, least: int = 1000) -> int:
-    """The largest of least, 4 least, 16 least, ... and `most` at which a call is expected to take no longer than `seconds`."""
+def affordable_size(make: Callable[[int], Call], most: int, seconds: float, *, proportional: bool, least: int = 1000) -> int:
+    """A number of elements between `least` and `most` at which a call takes about `seconds` or less.
+
+    Where time is `proportional` to the number of elements, one small call tells. Otherwise, where small calls are mostly overhead, the
+    number is quadrupled as long as a call stays within `seconds`.
+    """
     size = min(least, most)
+    if proportional:
+        return max(size, min(most, int(size * seconds / once(make(size)))))
     while size < most:
         bigger = min(4 * size, most)
-        # Time grows at most in proportion to the size, so that this cannot overshoot.
-        if once(make(size)) * bigger / size > seconds:
-            return size
+        if once(make(bigger)) > seconds:
+            break
         size = bigger
     return size
 

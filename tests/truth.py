@@ -15,7 +15,9 @@ from pairgrad.potentials.reference import Balls
 def relative_error(got: torch.Tensor, balls: np.ndarray) -> np.ndarray:
     """|got - truth| / |truth| elementwise; infinite where got is not finite."""
     flat = got.detach().double().reshape(-1).tolist()
-    errors = [float(abs((flint.arb(g) - ball) / ball)) if math.isfinite(g) else math.inf for g, ball in zip(flat, balls.reshape(-1), strict=True)]
+    errors = [
+        float(abs((flint.arb(g) - ball) / ball)) if math.isfinite(g) else math.inf for g, ball in zip(flat, balls.reshape(-1), strict=True)
+    ]
     return np.array(errors).reshape(balls.shape)
 
 

@@ -24,7 +24,7 @@ def agree(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> None
         torch.testing.assert_close(g, w, rtol=8 * tol, atol=0)
 
 
-@pytest.mark.parametrize(("dim", "dtype"), [(6, torch.float32), (512, torch.float64)])
+@pytest.mark.parametrize(("dim", "dtype"), [(64, torch.float32), (512, torch.float64)])
 def test_paired_everything_in_one_graph(dim: int, dtype: torch.dtype) -> None:
     pot = pg.potential(dim)
 
@@ -34,6 +34,13 @@ def test_paired_everything_in_one_graph(dim: int, dtype: torch.dtype) -> None:
 
     scale = dim / 2
     agree(function, (scale * (0.2 + torch.rand(33))).to(dtype), (scale * (1.5 + torch.rand(33))).to(dtype))
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(12, torch.float32), (2, torch.float64)])
+def test_paired_with_order_shift(dim: int, dtype: torch.dtype) -> None:
+    pot = pg.potential(dim)
+    assert pot.formulas(dtype).shift > 0
+    agree(lambda a, b: pot.value(a) + pot.difference(a, b), (1 + 3 * torch.rand(33)).to(dtype), (5 + 9 * torch.rand(33)).to(dtype))
 
 
 @pytest.mark.parametrize("name", ["arfr", "scott", "original", "consistent", "log-miller", "log-bessel"])

@@ -19,7 +19,9 @@ GRID_DIMS = (2, 3, 4, 5, 7, 8, 9, 13, 16, 21, 28, 29, 30, 31, 33, 64, 129, 512, 
 
 
 def report(quantity: str, dtype: torch.dtype, worst: list[tuple[float, int, float, float]]) -> str:
-    rows = "\n".join(f"  dim {dim}, x = {x!r}, b = {b!r}: relative error {error:.3g}" for error, dim, x, b in sorted(worst, reverse=True)[:5])
+    rows = "\n".join(
+        f"  dim {dim}, x = {x!r}, b = {b!r}: relative error {error:.3g}" for error, dim, x, b in sorted(worst, reverse=True)[:5]
+    )
     return f"{quantity} in {dtype} exceeds its documented accuracy:\n{rows}"
 
 

@@ -122,15 +122,7 @@ def test_copies_are_equal(arguments):
         assert torch.equal(other.slope(x), pot.slope(x))
 
 
-REPR = [
-    pytest.param(a, marks=pytest.mark.xfail(reason="repr rounds nu to a float (potential.py, _size)"))
-    if isinstance(a.get("nu"), Fraction)
-    else a
-    for a in OBJECTS
-]
-
-
-@pytest.mark.parametrize("arguments", REPR, ids=as_id)
+@pytest.mark.parametrize("arguments", OBJECTS, ids=as_id)
 def test_repr_evaluates_back(arguments):
     pot = potential(**arguments)
     assert eval(repr(pot), {"pairgrad": pairgrad, "Fraction": Fraction}) == pot
@@ -145,7 +137,6 @@ def test_different_arguments_give_different_objects():
     assert (potential(dim=8).dim, potential(nu=2.75).dim, potential(dim=7).nu) == (8, None, Fraction(5, 2))
 
 
-@pytest.mark.xfail(reason="False == 0, so that the cache and __eq__ take clip=0 for clip=False (registry.py, _build; potential.py, _key)")
 def test_clip_false_is_not_clip_zero():
     x = torch.tensor([63.0], dtype=torch.float64)
     free, shut = (potential(dim=126, realization="original", clip=clip) for clip in (False, 0))
@@ -153,7 +144,6 @@ def test_clip_false_is_not_clip_zero():
     assert (free.slope(x).item() > 0.3, shut.slope(x).item() == 0) == (True, True)
 
 
-@pytest.mark.xfail(reason="2 == 2.0, so that the cache answers before the check of the type (registry.py, _build)")
 def test_a_refused_option_is_refused_after_its_equal_was_accepted():
     potential(dim=14, order=2)
     with pytest.raises(TypeError, match="order must be an integer"):

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help="Values and derivatives that belong together.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help="Values and derivatives that belong together."
+)
 
 
 def _version(wanted: bool) -> None:

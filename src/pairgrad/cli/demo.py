@@ -39,7 +39,9 @@ def _two_slopes(console: Console) -> None:
     console.print(table)
     same = torch.equal(original.value(x), consistent.value(x))
     defect = (original.slope(x) - consistent.slope(x)).item()
-    console.print(f"original and consistent: values equal bit for bit: {'yes' if same else 'NO'}; coherence defect of original: {defect:.3e}\n")
+    console.print(
+        f"original and consistent: values equal bit for bit: {'yes' if same else 'NO'}; coherence defect of original: {defect:.3e}\n"
+    )
 
 
 def _measure(console: Console) -> list[fidelity.RatioFidelity]:

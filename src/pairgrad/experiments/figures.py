@@ -64,7 +64,10 @@ def value_and_supplied_slope(directory: Path, dim: int = 128) -> list[Path]:
     for index, at in enumerate(marks):
         height = (original.value(at) - at).item()
         run = torch.tensor([-reach, reach], dtype=torch.float64)
-        for pot, colour, style, label in ((consistent, BLUE, "-", "its own slope"), (original, ORANGE, "--", "the slope handed to the optimizer")):
+        for pot, colour, style, label in (
+            (consistent, BLUE, "-", "its own slope"),
+            (original, ORANGE, "--", "the slope handed to the optimizer"),
+        ):
             rise = (pot.slope(at).item() - 1) * run
             left.plot((at + run) / nu, height + rise, color=colour, ls=style, lw=2.4, label=label if index == 0 else None)
         left.plot(at.item() / nu, height, "o", color=BLACK, ms=4)

@@ -23,9 +23,13 @@ def describe(value: Any) -> str:
 def floating_tensor(name: str, value: Any) -> torch.Tensor:
     """`value` if it is a real floating-point tensor, else a TypeError."""
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} must be a floating-point torch tensor, got {describe(value)}: wrap it, e.g. torch.tensor(..., dtype=torch.float64)")
+        raise TypeError(
+            f"{name} must be a floating-point torch tensor, got {describe(value)}: wrap it, e.g. torch.tensor(..., dtype=torch.float64)"
+        )
     if value.dtype not in DTYPES and value.dtype not in HALF_DTYPES:
-        raise TypeError(f"{name} must have dtype float32 or float64 (float16 and bfloat16 are computed in float32), got {describe(value)}: use {name}.to(torch.float32)")
+        raise TypeError(
+            f"{name} must have dtype float32 or float64 (float16 and bfloat16 are computed in float32), got {describe(value)}: use {name}.to(torch.float32)"
+        )
     return value
 
 

@@ -25,7 +25,7 @@ def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False)
 
     class Compiled(Function):
         @staticmethod
-        def forward(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        def forward(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:
             return kernel(owner, *tensors)
 
         @staticmethod
@@ -61,6 +61,6 @@ def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False)
 
     def apply(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:
         rule = Compiled if torch.compiler.is_compiling() else Eager
-        return rule.apply(owner, *tensors)  # type: ignore[return-value]
+        return rule.apply(owner, *tensors)
 
     return apply

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from pairgrad.ground.checks import describe
 from pairgrad.potentials import kernels
@@ -19,7 +20,7 @@ NEWTON_STEPS = {torch.float32: 5, torch.float64: 6}
 
 def check_range(r: torch.Tensor) -> None:
     """|r| <= 1, where looking costs no device synchronisation: eager tensors on the CPU."""
-    if torch.compiler.is_compiling() or r.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch.compiler.is_compiling() or r.device.type != "cpu" or is_functorch_wrapped_tensor(r):
         return
     outside = r.detach().abs() > 1
     if bool(outside.any()):

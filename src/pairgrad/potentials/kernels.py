@@ -59,8 +59,7 @@ def _d_secant(pot: Potential, output: torch.Tensor | None, fixed: torch.Tensor, 
     near = step.abs() <= scale / 4
     quotient = (slope(pot, moving) - output) / torch.where(near, 1.0, step)
     integral = sum(
-        weight * node * curvature(pot, fixed + node * torch.where(near, step, 0.0))
-        for node, weight in zip(_NODES, _WEIGHTS, strict=True)
+        weight * node * curvature(pot, fixed + node * torch.where(near, step, 0.0)) for node, weight in zip(_NODES, _WEIGHTS, strict=True)
     )
     return torch.where(near, integral, quotient)
 

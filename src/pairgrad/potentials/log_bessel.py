@@ -19,8 +19,8 @@ from pairgrad.potentials.potential import Potential
 class LogBesselFormulas(BySubtraction):
     """How a log-Bessel library is used: slope = exp(log I_{nu+1} - log I_nu), differences by subtraction.
 
-    Each logarithm is right to rounding in the working dtype, relative to itself. What is lost is lost in combining them: the logarithms grow
-    with nu and x, and so does the absolute rounding of their difference.
+    Each logarithm is the sum of Phi(x) - Phi(0), Phi(0) and nu log x, right to a few roundings of the largest of the three. What is lost is lost
+    in combining them: the logarithms grow with nu and x, and so does the absolute rounding of their difference.
     """
 
     lower: Expansion

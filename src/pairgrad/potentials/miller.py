@@ -28,7 +28,7 @@ from pairgrad.ground.arithmetic import Arithmetic, Number
 from pairgrad.potentials.formulas import BySubtraction, odd
 
 _SHARED_LOGARITHM = 8  # factors between 1e-3 and 1, or pairs of factors x / c and c' / x: eight never leave the range of a double
-_SMALLEST = 2.0**-500  # below, the even function is constant to more digits than a double has
+_SMALLEST = 2.0**-500
 
 
 class _Step(NamedTuple):
@@ -49,7 +49,7 @@ class Miller(BySubtraction):
 
     def value(self, ops: Arithmetic, x: Number) -> Number:
         x = ops.absolute(x)
-        total = ops.log_i0(x) + self._log_product(ops, ops.maximum(x, 0 * x + _small(ops)))
+        total = ops.log_i0(x) + self._log_product(ops, _away_from_zero(ops, x))
         return total - self._epsilon_term(ops, x)
 
     def _log_product(self, ops: Arithmetic, x: Number) -> Number:
@@ -83,15 +83,16 @@ class Miller(BySubtraction):
 
     def slope(self, ops: Arithmetic, x: Number) -> Number:
         """What is supplied: the raw ratio, clipped from above (eq. miller-three)."""
-        ratio = self.raw_ratio(ops, ops.choose(x == 0, 1 + 0 * x, ops.absolute(x)))
+        size = ops.absolute(x)
+        safe = _away_from_zero(ops, size)
+        ratio = self.raw_ratio(ops, safe) * (size / safe)
         if self.clip is not None:
             ratio = ops.minimum(ratio, 0 * ratio + ops.constant(self.clip))
         return odd(ops, x, ratio)
 
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         """Derivative of the supplied slope: rho_nu (1 + l_nu) / x, and 0 where the clip is active."""
-        size = ops.absolute(x)
-        size = ops.maximum(size, 0 * size + _small(ops))
+        size = _away_from_zero(ops, ops.absolute(x))
         at = self._at_nu(ops, size, tangent=True)
         rate = at.ratio / size * (1 + at.tangent)
         if self.clip is None:
@@ -101,31 +102,33 @@ class Miller(BySubtraction):
     def consistent_slope(self, ops: Arithmetic, x: Number) -> Number:
         """Derivative of the value: I_1 / I_0 + sum_{j<nu} l_j / x, and the epsilon term nu epsilon / (x (x + epsilon))."""
         size = ops.absolute(x)
-        safe = ops.maximum(size, 0 * size + _small(ops))
+        safe = _away_from_zero(ops, size)
         total = 0 * x
         for step in self._steps(ops, safe, tangent=True):
             if step.j < self.nu:
                 total = total + step.tangent
-        rate = ops.i1_over_i0(size) + total / safe
+        rate = (ops.i1_over_i0(safe) + total / safe) * (size / safe)
         if self.epsilon:
+            positive = ops.choose(size == 0, 1 + 0 * size, size)
             epsilon = ops.constant(self.epsilon)
-            rate = rate + self.nu * (epsilon / (safe + epsilon)) / safe
+            rate = rate + self.nu * (epsilon / (positive + epsilon)) / positive
         return odd(ops, x, rate)
 
     def consistent_curvature(self, ops: Arithmetic, x: Number) -> Number:
+        """Derivative of `consistent_slope`; right in absolute terms, because I_0 enters by its Riccati equation."""
         size = ops.absolute(x)
-        safe = ops.maximum(size, 0 * size + _small(ops))
+        safe = _away_from_zero(ops, size)
         total = 0 * x
         for step in self._steps(ops, safe, tangent=True, second=True):
             if step.j < self.nu:
                 total = total + (step.second - step.tangent)
-        base = ops.i1_over_i0(size)
-        near = ops.choose(size == 0, 1 / ops.constant(2) + 0 * size, 1 - base * base - base / safe)
-        rate = near + total / safe / safe
+        base = ops.i1_over_i0(safe)
+        rate = 1 - base * base - base / safe + total / safe / safe
         if self.epsilon:
+            positive = ops.choose(size == 0, 1 + 0 * size, size)
             epsilon = ops.constant(self.epsilon)
-            weight = epsilon / (safe + epsilon)
-            rate = rate - ops.choose(size == 0, 0 * size, self.nu * weight / safe * (1 / safe + 1 / (safe + epsilon)))
+            term = self.nu * (epsilon / (positive + epsilon)) / positive * (1 / positive + 1 / (positive + epsilon))
+            rate = rate - ops.choose(size == 0, 0 * size, term)
         return rate
 
     def _steps(self, ops: Arithmetic, x: Number, *, tangent: bool = False, second: bool = False) -> Iterator[_Step]:
@@ -187,6 +190,6 @@ class LogMillerFormulas(Miller):
         return kept[bottom], kept[self.nu], kept[self.nu + 1]
 
 
-def _small(ops: Arithmetic) -> Number:
-    return ops.constant(_SMALLEST)
-
+def _away_from_zero(ops: Arithmetic, size: Number) -> Number:
+    """At least `_SMALLEST`: below, even functions of x are constant and odd ones proportional to x, to more digits than a double has."""
+    return ops.maximum(size, 0 * size + ops.constant(_SMALLEST))

@@ -35,7 +35,9 @@ class Paired(Potential):
         order = integer_at_least("order", order, 1, hint="the last term of the uniform expansion that is kept, or 'auto'")
         shift = integer_at_least("shift", 0 if shift is None else shift, 0)
         if order > MAX_ORDER or shift > MAX_SHIFT:
-            raise ValueError(f"order must be <= {MAX_ORDER} and shift <= {MAX_SHIFT}, got order={order} and shift={shift}: the expansion is asymptotic")
+            raise ValueError(
+                f"order must be <= {MAX_ORDER} and shift <= {MAX_SHIFT}, got order={order} and shift={shift}: the expansion is asymptotic"
+            )
         super().__init__(nu, order=order, **({"shift": shift} if shift else {}))
         expansion = Expansion(nu, order, shift)
         self._formulas = dict.fromkeys(DTYPES, expansion)

@@ -136,7 +136,9 @@ class Potential(ABC):
         return int(dim) if dim.denominator == 1 else None
 
     def _size(self) -> str:
-        return f"dim={self.dim}" if self.dim is not None else f"nu={float(self.nu)!r}"
+        if self.dim is not None:
+            return f"dim={self.dim}"
+        return f"nu={float(self.nu) if Fraction(float(self.nu)) == self.nu else self.nu!r}"
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
@@ -149,7 +151,8 @@ class Potential(ABC):
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return (type(self), self.nu, tuple(sorted(self.options.items())))
+        options = tuple((name, type(self.options[name]), self.options[name]) for name in sorted(self.options))
+        return (type(self), self.nu, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from pairgrad.potentials.registry import rebuild

@@ -20,7 +20,9 @@ class _Recurrence(Potential):
     invertible = False
     _formulas: Miller
 
-    def __init__(self, nu: Fraction, kind: type[Miller], *, start: int | None, epsilon: float, clip: bool | float = False, **others: Any) -> None:
+    def __init__(
+        self, nu: Fraction, kind: type[Miller], *, start: int | None, epsilon: float, clip: bool | float = False, **others: Any
+    ) -> None:
         name = self.realization
         if nu.denominator != 1 or nu < 1:
             raise ValueError(
@@ -74,7 +76,9 @@ class Consistent(_Recurrence):
     """The control arm: the value of `"original"` bit for bit, with the derivative of that value as slope.
 
     Options: `start` and `epsilon` as for `"original"`; `derivative`, how the slope is had: `"tangent"` carries it through the recurrence in
-    the memory of a few copies of x, `"autograd"` lets torch differentiate the recorded recurrence, in the memory of its depth.
+    the memory of a few copies of x, `"autograd"` lets torch differentiate the recorded recurrence, in the memory of its depth. The recorded
+    derivative is the one the paper timed; it loses digits for x below nu, where terms nu / x cancel, and is NaN beyond x = 1e154, where squares
+    of intermediate ratios overflow.
     """
 
     realization = "consistent"
@@ -110,4 +114,5 @@ def _recorded_value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
 
 
 def _recorded_slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:
-    return torch.func.grad(lambda y: _recorded_value(pot, y).sum())(x)
+    recorded = torch.func.grad(lambda y: _recorded_value(pot, y).sum())(x)
+    return torch.where(x.isinf(), torch.sign(x), recorded)

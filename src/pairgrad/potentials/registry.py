@@ -95,12 +95,13 @@ def rebuild(realization: str, nu: Fraction, options: dict[str, Any]) -> Potentia
     for name, value in options.items():
         if not isinstance(value, (int, float, str, type(None))):
             raise TypeError(f"option {name!r} must be a plain number, string or None, got {describe(value)}")
-    return _build(realization, nu, tuple(sorted(options.items())))
+    names = tuple(sorted(options))
+    return _build(realization, nu, names, *(options[name] for name in names))
 
 
-@lru_cache(maxsize=1024)
-def _build(realization: str, nu: Fraction, options: tuple[tuple[str, Any], ...]) -> Potential:
-    return _CLASSES[realization](nu, **dict(options))
+@lru_cache(maxsize=1024, typed=True)  # typed: clip=0 and clip=False are different options, though 0 == False
+def _build(realization: str, nu: Fraction, names: tuple[str, ...], *values: Any) -> Potential:
+    return _CLASSES[realization](nu, **dict(zip(names, values, strict=True)))
 
 
 def _options(cls: type[Potential]) -> tuple[str, ...]:
