@@ -61,8 +61,9 @@ def page(results: dict[torch.dtype, dict[tuple[str, tuple[int, int]], float]], s
         "# Accuracy",
         "",
         'What `"paired"` promises, and the largest relative errors found against ball arithmetic (python-flint, enclosures of 30 digits) on',
-        f"{states:,} random states per dtype: dimensions drawn alike from each group, odd ones included, x / max(nu, 1/2) log-uniform in [1e-8, 1e8] (every other",
-        "state in [0.03, 300]), (b - a) / a log-uniform in [1e-12, 1e2]. `value` counts from value(0) = 0. float32 means computed in float32.",
+        f"{states:,} random states per dtype: dimensions drawn alike from each group, odd ones included, x / max(nu, 1/2) log-uniform in",
+        "[1e-8, 1e8] (every other state in [0.03, 300]), (b - a) / a log-uniform in [1e-12, 1e2]. `value` counts from value(0) = 0.",
+        "float32 means computed in float32.",
         "",
         "Measured again by `python -m benchmarks.accuracy`; checked by `make test` on a grid and on 400 random states per dtype, by `make test-all` on 20,000.",
         f"This page: torch {torch.__version__.split('+')[0]}, CPU. Per operation the unit roundoff is 1.1e-16 in float64 and 6.0e-8 in float32.",
@@ -88,7 +89,8 @@ def page(results: dict[torch.dtype, dict[tuple[str, tuple[int, int]], float]], s
         'for `"arfr"` at order 2 it is the theorem |R - A_R| <= nu^-3 (nu >= 10/9), and None where there is no theorem yet.',
         "",
         "The gradient of `secant` with respect to its end points is a quadrature of the curvature where the points are close and a difference quotient",
-        "elsewhere: it has the accuracy of a quotient, not of a kernel. The gradients of `value`, `difference`, `slope` and `complement` are the kernels themselves.",
+        "elsewhere: it has the accuracy of a quotient, not of a kernel. The gradients of `value`, `difference`, `slope` and `complement`",
+        "are the kernels themselves.",
         "",
     ]
     return "\n".join(lines)

@@ -8,9 +8,11 @@ import sys
 def main() -> None:
     """Run the command line, or say what to install for it."""
     try:
-        from pairgrad.cli.app import app
-    except ImportError as error:
-        if error.name in ("typer", "rich"):
-            sys.exit("the command line needs typer and rich: pip install 'pairgrad[cli]'")
-        raise
+        import rich
+        import typer
+    except ImportError:
+        sys.exit("the command line needs typer and rich: pip install 'pairgrad[cli]'")
+    del rich, typer
+    from pairgrad.cli.app import app
+
     app()

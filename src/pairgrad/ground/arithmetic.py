@@ -78,6 +78,28 @@ def _chain(coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
     return total.add_(coefficients[0])
 
 
+def homogeneous(coefficients: Sequence[Number], x: Number, y: Number) -> Number:
+    """sum_j coefficients[j] x^j y^(n - j), n the degree."""
+    total, power = coefficients[-1] + 0 * x, 1
+    for c in reversed(coefficients[:-1]):
+        power = power * y
+        total = total * x + c * power
+    return total
+
+
+def homogeneous_difference(coefficients: Sequence[Number], a: Number, b: Number, y: Number) -> Number:
+    """The divided difference of `homogeneous` in its first argument between a and b; its derivative where a = b."""
+    if len(coefficients) < 2:
+        return 0 * b
+    total = quotient = coefficients[-1] + 0 * b
+    power = 1
+    for c in reversed(coefficients[1:-1]):
+        power = power * y
+        total = total * b + c * power
+        quotient = quotient * a + total
+    return quotient
+
+
 class TorchArithmetic:
     """Tensors, elementwise, in the dtype of the argument; constants are Python floats, rounded from exact rationals."""
 

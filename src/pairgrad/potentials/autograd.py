@@ -17,16 +17,23 @@ Kernel = Callable[..., torch.Tensor]
 
 
 def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False) -> Kernel:
-    """apply(owner, *tensors) = kernel(owner, *tensors), with d/d tensors[i] = partials[i](owner, output, *tensors).
+    """apply(owner, *tensors) = kernel(owner, *tensors), with d/d tensors[i] = partials[i](owner, output, *tensors), for one or two tensors.
 
     `owner` is whatever object the kernel needs (a potential). With `uses_output` the result is kept for the partials, which otherwise get
     None in its place.
     """
 
+    # torch.compile binds the arguments to the signature of forward, so that has to name them
+    def unary(owner: Any, x: torch.Tensor) -> torch.Tensor:
+        return kernel(owner, x)
+
+    def binary(owner: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return kernel(owner, a, b)
+
+    named: Kernel = unary if len(partials) == 1 else binary
+
     class Compiled(Function):
-        @staticmethod
-        def forward(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:
-            return kernel(owner, *tensors)
+        forward = staticmethod(named)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:

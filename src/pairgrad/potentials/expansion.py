@@ -15,12 +15,12 @@ the others to the polynomial. At order 2 around c = nu these are eqs. f2 and a2.
 
 With a shift, I_{j-1} = (2 j / x) I_j + I_{j+1} gives Phi_nu = Phi_{nu+m} + log P_m with the *linear* recurrence
 
-    P_0 = 1,   P_1 = 2 (nu + m) + x V'(x),   P_{k+1} = 2 (nu + m - k) P_k + x^2 P_{k-1}.
+    P_0 = 1,   P_1 = 2 (nu + m) + x V'(x),   P_{k+1} = 2 (nu + m - k) P_k + x^2 P_{k-1},
 
-The potential of the pair is V + log P_m with V the *approximate* potential at order nu + m, and everything else is derived from
-that sum, so that value and slope belong to each other exactly, whatever the error of V. With q = x^2, the derivatives
-P' = dP/dq and P'' follow the same recurrence, scaled so that nothing overflows (p_k = P_k / s^k, e_k = s^2 P'_k / s^k,
-f_k = s^4 P''_k / s^k); in p and e all terms are positive, so nothing cancels either.
+that is P_m = U(x^2) + W(x^2) x V'(x) with polynomials of positive coefficients (they are Lommel's). The potential of the pair is
+V + log P_m with V the *approximate* potential at order nu + m, and everything else is derived from that sum, so that value and slope
+belong to each other exactly, whatever the error of V. With q = x^2, P and its derivative (or divided difference) in q are evaluated
+scaled by powers of s, p = P / s^m and e = s^2 P' / s^m, so that nothing overflows; all their terms are positive, so nothing cancels.
 
 Formulas are functions of an arithmetic (`ground.arithmetic`): torch, mpmath and balls run these very lines.
 """
@@ -33,7 +33,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pairgrad.ground.arithmetic import Arithmetic, Number, TorchArithmetic, divided_difference
+from pairgrad.ground.arithmetic import Arithmetic, Number, TorchArithmetic, divided_difference, homogeneous, homogeneous_difference
 from pairgrad.potentials import debye
 
 _HALF = Fraction(1, 2)
@@ -57,8 +57,8 @@ class Coefficients(NamedTuple):
     bent_head: Any  # (1 + t)^2 d/dt [t (H + C)], head and tail / t^2: for d^2 P_1 / dq^2
     bent_tail: Any
     lifted_tail: Any  # t^3 T
-    steps: Any  # 2 (nu + m - k) / c, k = 0 .. m - 1
-    start: Any  # p_m at x = 0: the product of the steps
+    free: Any  # P_m = U + W (x V') with polynomials U and W in x^2: u_j / c^(m - 2 j)
+    bound: Any  # w_j / c^(m - 1 - 2 j)
 
 
 class Point(NamedTuple):
@@ -112,10 +112,7 @@ class Expansion:
         integral = debye.antiderivative(tail)
         both_heads = (Fraction(0), *debye.plus(head, curved_head))
         both_tails = zeros + debye.plus(tail, curved_tail)
-        steps = tuple(2 * (self.nu + self.shift - k) / c for k in range(self.shift))
-        start = Fraction(1)
-        for step in steps:
-            start *= step
+        free, bound = self._lommel()
         place = debye.around_half if self.economy else tuple
         return Coefficients(
             nu=self.nu,
@@ -132,9 +129,22 @@ class Expansion:
             bent_head=debye.plus(debye.product((1, 1), debye.derivative(both_heads)), both_heads, -1),
             bent_tail=place(debye.derivative(both_tails)[2:]),
             lifted_tail=place(zeros + tail),
-            steps=steps,
-            start=start,
+            free=tuple(u / c ** (self.shift - 2 * j) for j, u in enumerate(free)),
+            bound=tuple(w / c ** (self.shift - 1 - 2 * j) for j, w in enumerate(bound)),
         )
+
+    def _lommel(self) -> tuple[debye.Polynomial, debye.Polynomial]:
+        """U and W with P_m = U(x^2) + W(x^2) (x V'): the recurrence applied to (1, 0) and (2 (nu + m), 1). All coefficients are positive."""
+        if not self.shift:
+            return (Fraction(1),), (Fraction(0),)
+        below = (Fraction(1),), (Fraction(0),)
+        here = (2 * (self.nu + self.shift),), (Fraction(1),)
+        for k in range(1, self.shift):
+            step = 2 * (self.nu + self.shift - k)
+            lifted = [debye.plus(debye.product((step,), h), debye.product((0, 1), b)) for h, b in zip(here, below, strict=True)]
+            below, here = here, tuple(lifted)
+        free, bound = here
+        return free[: self.shift // 2 + 1], bound[: (self.shift - 1) // 2 + 1]
 
     def __post_init__(self) -> None:
         # made at once, because a region under torch.compile cannot wait for a cached property
@@ -208,7 +218,7 @@ class Expansion:
             p, e = self._descend(ops, k, high, _height(ops, k, high.t), low_q=0)
             part = rise * ((1 + high.t) / high.s) * (e / p)
             near = -ops.log1p(-ops.minimum(part, 0 * part + _NEAR))
-            far = ops.log(p / k.start) - self.shift * ops.log(high.t)
+            far = ops.log(p / k.free[0]) - self.shift * ops.log(high.t)
             total = total + ops.choose(part <= _NEAR, near, far)
         return total
 
@@ -257,8 +267,10 @@ class Expansion:
             lift = _lifted_difference(k, tu, tw)
             first = height - lower.v * lower.v * (low / (low + high)) * lift
             ratio = low_x / high
-            p, e = self._descend(ops, k, upper, height, low_q=ratio * ratio, first=first)
-            p_low, _ = self._descend(ops, k, lower, _height(ops, k, tu))
+            low_height = _height(ops, k, tu)
+            low_y = lower.v * lower.v * low_height
+            p, e = self._descend(ops, k, upper, height, low_q=ratio * ratio, low_y=low_y * (low / high), first=first)
+            p_low, _ = self._descend(ops, k, lower, low_height, low_q=0)
             weight = ((1 + low / high) / high) * (e / p)
             part = size * weight
             bounded = ops.minimum(part, 0 * part + _NEAR)
@@ -279,46 +291,49 @@ class Expansion:
         height: Number,
         *,
         low_q: Number | None = None,
+        low_y: Number = 0,
         first: Number | None = None,
     ) -> tuple[Number, Number]:
-        """p_m and e_m at `at`: P and its derivative in q, scaled by powers of s.
+        """p_m and e_m at `at`: P and its derivative in q, scaled by powers of s, from the polynomials U and W.
 
-        With `low_q` = (x_a / s_b)^2 and `first` the divided difference of P_1 (that is H where x_a = 0), e_m is the divided difference
-        of P between the two points.
+        Between two points e_m is the divided difference of P: `low_q` is (x_a / s_b)^2, `low_y` is (x V')_a / s_b, and `first` the divided
+        difference of P_1 (that is H where x_a = 0).
         """
-        q = at.v * at.v
-        p0, p = 1 + 0 * at.t, k.steps[0] * at.t + q * height
+        q, square = at.v * at.v, at.t * at.t
+        y = q * height
         if low_q is None:
-            low_q, first = q, (height + _curved_height(ops, k, at.t)) / 2
-        e0, e = 0 * at.t, height if first is None else first
-        for step in k.steps[1:]:
-            turn = step * at.t
-            e0, e = e, turn * e + p0 + low_q * e0
-            p0, p = p, turn * p + q * p0
-        return p, e
+            low_q, low_y, first = q, y, (height + _curved_height(ops, k, at.t)) / 2
+        free, bound = homogeneous(k.free, q, square), homogeneous(k.bound, q, square)
+        free_rise, bound_rise = homogeneous_difference(k.free, low_q, q, square), homogeneous_difference(k.bound, low_q, q, square)
+        if self.shift % 2:  # the powers of t have the parity of m in U and of m - 1 in W
+            free, free_rise = at.t * free, at.t * free_rise
+        else:
+            bound, bound_rise = at.t * bound, at.t * bound_rise
+        return free + y * bound, free_rise + (height if first is None else first) * bound + low_y * bound_rise
 
     def _log_derivatives(self, ops: Arithmetic, k: Coefficients, at: Point) -> tuple[Number, Number]:
         """D log P_m / v^2 and D^2 log P_m / v^2 with D = q d/dq = (x / 2) d/dx.
 
-        From the ratios d_k = P_k / P_{k-1}, which obey d_{k+1} = 2 (nu + m - k) + q / d_k: with w_k = q / (d_k d_{k+1}),
-        D log d_{k+1} = w_k (1 - D log d_k). For large x each D log d_k tends to 1/2 and its derivative to 0, so the sums stay accurate
-        where P'' / P - (P' / P)^2 would cancel.
+        P is a sum of positive terms u_j q^j and w_j q^j (x V'); D multiplies them by j and by j + eta, eta = D log(x V'). So D log P is the
+        mean E of these exponents with the terms as weights, and D^2 log P their variance, plus D eta times the share of the second kind.
+        Summed as squares of deviations it does not cancel, as P'' / P - (P' / P)^2 would for large x.
         """
-        q = at.v * at.v
+        q, square = at.v * at.v, at.t * at.t
         height = _height(ops, k, at.t)
-        ratio = k.steps[0] * at.t + q * height
-        slope = (height + _curved_height(ops, k, at.t)) / (2 * ratio)
-        bend = slope - q * (_bent_height(ops, k, at.t) / (4 * ratio) + slope * slope)
-        first, second = slope, bend
-        for step in k.steps[1:]:
-            above = step * at.t + q / ratio
-            weight = 1 / (ratio * above)
-            rest = 1 - q * slope
-            next_slope = weight * rest
-            bend = weight * ((rest - q * next_slope) * rest - q * bend)
-            slope, ratio = next_slope, above
-            first, second = first + slope, second + bend
-        return first, second
+        p, e = self._descend(ops, k, at, height)
+        first = e / p
+        mean = q * first
+        eta = (1 + _curved_height(ops, k, at.t) / height) / 2
+        d_eta = eta * (1 - eta) - q * _bent_height(ops, k, at.t) / (4 * height)
+        free = [c * (j - mean) * (j - mean) for j, c in enumerate(k.free) if j]
+        bound = [c * ((j + eta - mean) * (j + eta - mean) + d_eta) for j, c in enumerate(k.bound)]
+        spread = homogeneous(free, q, square) if free else 0 * q
+        still = k.free[0] * q * first * first
+        for _ in range(len(k.free) - 1):
+            still = still * square
+        spread, bound_spread = spread + still, height * homogeneous(bound, q, square)
+        odd = self.shift % 2
+        return first, (at.t * spread + bound_spread if odd else spread + at.t * bound_spread) / p
 
 
 @dataclass(frozen=True)

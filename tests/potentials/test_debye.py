@@ -1,0 +1,112 @@
+"""Exact coefficients, and the choice of depth."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+
+import pairgrad as pg
+from pairgrad.potentials import debye
+from pairgrad.potentials.expansion import Expansion
+from pairgrad.potentials.plan import TRUNCATION_TOL, omitted_size, plan, truncation_estimate
+
+
+def evaluate(coefficients: debye.Polynomial, t: Fraction) -> Fraction:
+    return sum((c * t**i for i, c in enumerate(coefficients)), Fraction(0))
+
+
+def test_the_papers_terms() -> None:
+    """eq. a2-candidate-app: r_1 = -z / (2 S^2), r_2 = z (4 - z^2) / (8 S^5), with t = 1 / S and r_k = z g_k."""
+    assert debye.polynomial(1, 1) == (0, 0, Fraction(-1, 2))
+    assert debye.polynomial(1, 2) == (0, 0, 0, Fraction(-1, 8), 0, Fraction(5, 8))  # t^5 (4 - z^2) / 8 with z^2 = 1 / t^2 - 1
+
+
+@pytest.mark.parametrize("beta", [0, 1])
+@pytest.mark.parametrize("order", [1, 2, 5, 9])
+def test_riccati_residual_has_the_order_of_the_expansion(beta: int, order: int) -> None:
+    """Inserting order n into the Riccati equation leaves c^-n (up to a factor): at c and 10 c the residuals are in the ratio 10^(n + 1)."""
+
+    def residual(c: Fraction, t: Fraction) -> Fraction:
+        g = [debye.numerator(beta, k) for k in range(order + 1)]
+        value = sum((evaluate(n, t) / (1 + t) / c ** (k + 1) for k, n in enumerate(g)), Fraction(0))
+        slope = sum(
+            ((evaluate(debye.derivative(n), t) / (1 + t) - evaluate(n, t) / (1 + t) ** 2) / c ** (k + 1) for k, n in enumerate(g)),
+            Fraction(0),
+        )
+        # G - t (1 - t^2) G' = 1 - x^2 G^2 - (2 c + beta) G with x^2 = c^2 (1 - t^2) / t^2
+        x_squared = c * c * (1 - t * t) / (t * t)
+        return 1 - x_squared * value**2 - (2 * c + beta) * value - (value - t * (1 - t * t) * slope)
+
+    t = Fraction(3, 7)
+    ratio = residual(Fraction(1000), t) / residual(Fraction(10_000), t)
+    assert float(ratio) == pytest.approx(10 ** (order + 1), rel=0.05)
+
+
+def test_g_is_a_polynomial_from_order_two_on() -> None:
+    for k in range(2, 12):
+        n, g = debye.numerator(0, k), debye.polynomial(0, k)
+        t = Fraction(2, 5)
+        assert evaluate(n, t) == (1 + t) * evaluate(g, t)
+    with pytest.raises(ValueError, match="g_1 at beta = 0 is not a polynomial"):
+        debye.polynomial(0, 1)
+
+
+def test_limit_at_zero_argument() -> None:
+    """R = x / (2 nu + 2) + ... = (x / 2 c) / (1 + 1 / (2 c)) at the midpoint: g_k(1) = (-1/2)^k / 2."""
+    for k in range(12):
+        assert evaluate(debye.numerator(0, k), Fraction(1)) / 2 == Fraction(-1, 2) ** k / 2
+
+
+def test_economised_polynomial_is_within_its_own_bound() -> None:
+    full = debye.combine({k: debye.polynomial(0, k)[3:] for k in range(2, 13)}, Fraction(63, 2))
+    short, change = debye.economise(full, Fraction(1, 2**56))
+    assert len(short) < len(full) * 2 / 3
+    assert change <= Fraction(1, 2**56)
+    distances = [abs(evaluate(full, Fraction(i, 200)) - evaluate(short, Fraction(i, 200))) for i in range(201)]
+    assert 0 < max(distances) <= change
+    moved = debye.around_half(short)
+    assert evaluate(moved, Fraction(-1, 5)) == evaluate(short, Fraction(2, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_plan_is_the_smallest_that_meets_the_tolerance(dtype: torch.dtype) -> None:
+    for nu in (Fraction(0), Fraction(3, 2), Fraction(13), Fraction(31), Fraction(255), Fraction(49_999)):
+        chosen = plan(nu, dtype)
+        tol = TRUNCATION_TOL[dtype]
+        assert truncation_estimate(nu, chosen.order, chosen.shift) <= tol
+        if chosen.order > 1:
+            assert truncation_estimate(nu, chosen.order - 1, chosen.shift) > tol
+        if chosen.shift:
+            assert all(truncation_estimate(nu, order, chosen.shift - 1) > tol for order in range(1, 22))
+    assert plan(Fraction(31), dtype).shift == 0
+
+
+def test_depth_is_what_the_documentation_says() -> None:
+    assert pg.potential(512).depth == {torch.float32: (2, 0), torch.float64: (6, 0)}
+    assert pg.potential(2).depth == {torch.float32: (11, 6), torch.float64: (21, 14)}
+
+
+def test_omitted_size_is_the_supremum_on_a_grid() -> None:
+    """sup |g_k / g_0| of the first terms, by hand: |g_1 / g_0| = t^2 / 2."""
+    assert omitted_size(1) == 0.5
+    assert omitted_size(2) == pytest.approx(0.25, rel=0.01)
+
+
+def test_explicit_order_is_not_economised() -> None:
+    pot = pg.potential(64, order=6)
+    assert pot.formulas().economised_by == 0
+    assert len(pot.formulas().exact.tail) == 3 * 6 - 3
+    assert isinstance(pot.formulas(), Expansion)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_error_falls_with_the_order(order: int) -> None:
+    """Doubling nu divides the largest error of order n by about 2^(n + 1), for both families."""
+    for name in ("paired", "arfr"):
+        errors = []
+        for dim in (42, 82):
+            x = (dim / 2 - 1) * torch.logspace(-1.5, 1.5, 61, dtype=torch.float64)
+            errors.append((pg.potential(dim, name, order=order).slope(x) - pg.potential(dim).slope(x)).abs().max().item())
+        assert errors[0] / errors[1] == pytest.approx(2 ** (order + 1), rel=0.2), (name, errors)
