@@ -53,7 +53,7 @@ format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff format .
 
 docs: $(SETUP_STAMP)  ## build the documentation into site/; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 $(BENCH_STAMP): $(SETUP_STAMP)
 	@$(INSTALL) -e '.[dev,bench]'

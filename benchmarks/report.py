@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from benchmarks.contestants import BACKWARD, COMPILED, CONTESTANTS, DIRECTIONS, EAGER, FORWARD, FUSED, LIBRARY, PRINTED, QUANTITIES, Setting
 from benchmarks.import_time import ImportTimes
@@ -143,20 +140,6 @@ def goals(results: Results) -> list[Goal]:
 # files ----------------------------------------------------------------------------------------------------------------
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """The file appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def timings_csv(results: Results) -> str:
     lines: list[Sequence[object]] = [_COLUMNS]
     for row in results.rows:
@@ -235,8 +218,10 @@ def _method(results: Results) -> str:
         " the same pair in pairgrad, with a supplied derivative and a difference that does not cancel.",
         "- An asterisk marks calls that were timed on fewer elements because they are slow. The recurrences run one step after the other,"
         " so part of their time per element is overhead that a larger batch would share.",
-        "- An empty cell was not part of this run: unless `--full` is given, combinations that are slow to compile are left out. A dash"
-        " marks what was tried and could not be measured; the reason is at the end of the page.",
+        "- Calls that take more than a tenth of a second are timed three times, the others as often as the command says.",
+        "- An empty cell was not part of this run: unless `--full` is given, combinations that are slow to compile are left out, and the"
+        " recurrences in float32, which compute in float64 anyway. A dash marks what was tried and could not be measured; the reason is"
+        " at the end of the page.",
     ]
     return "\n".join(lines)
 

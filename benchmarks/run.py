@@ -15,6 +15,7 @@ from benchmarks.contestants import CONTESTANTS, DTYPES, EAGER, LIBRARY, NotAvail
 from benchmarks.import_time import import_times
 from benchmarks.report import Results, Row
 from benchmarks.timing import Measurement, affordable_size, interleaved, machine, once
+from pairgrad.ground.files import write_atomically
 
 _ROOT = Path(__file__).resolve().parent.parent
 _WARMUPS = 2
@@ -124,10 +125,10 @@ def _prepare(row: Row, options: argparse.Namespace) -> Measurement | None:
 
 
 def _save(results: Results, options: argparse.Namespace) -> None:
-    report.write_atomically(options.output, report.page(results))
-    report.write_atomically(options.results / "timings.csv", report.timings_csv(results))
+    write_atomically(options.output, report.page(results))
+    write_atomically(options.results / "timings.csv", report.timings_csv(results))
     if results.imports:
-        report.write_atomically(options.results / "import_time.csv", report.imports_csv(results.imports))
+        write_atomically(options.results / "import_time.csv", report.imports_csv(results.imports))
 
 
 def _name(setting: Setting) -> str:

@@ -24,7 +24,7 @@ def agree(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> None
         torch.testing.assert_close(g, w, rtol=8 * tol, atol=0)
 
 
-@pytest.mark.parametrize(("dim", "dtype"), [(64, torch.float32), (512, torch.float64)])
+@pytest.mark.parametrize(("dim", "dtype"), [(512, torch.float32), pytest.param(64, torch.float64, marks=pytest.mark.slow)])
 def test_paired_everything_in_one_graph(dim: int, dtype: torch.dtype) -> None:
     pot = pg.potential(dim)
 
@@ -36,7 +36,7 @@ def test_paired_everything_in_one_graph(dim: int, dtype: torch.dtype) -> None:
     agree(function, (scale * (0.2 + torch.rand(33))).to(dtype), (scale * (1.5 + torch.rand(33))).to(dtype))
 
 
-@pytest.mark.parametrize(("dim", "dtype"), [(12, torch.float32), (2, torch.float64)])
+@pytest.mark.parametrize(("dim", "dtype"), [(12, torch.float32), pytest.param(2, torch.float64, marks=pytest.mark.slow)])
 def test_paired_with_order_shift(dim: int, dtype: torch.dtype) -> None:
     pot = pg.potential(dim)
     assert pot.formulas(dtype).shift > 0

@@ -10,7 +10,7 @@ import torch
 from pairgrad.ground.checks import integer_at_least
 from pairgrad.potentials.expansion import Expansion, UnnormalisedExpansion
 from pairgrad.potentials.plan import MAX_ORDER
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 
 
 class ArFr(Potential):

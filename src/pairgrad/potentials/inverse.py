@@ -12,7 +12,7 @@ from pairgrad.potentials import kernels
 from pairgrad.potentials.autograd import differentiable
 
 if TYPE_CHECKING:
-    from pairgrad.potentials.potential import Potential
+    from pairgrad.potentials.protocol import Potential
 
 # Newton steps after which the iteration has stopped moving at every order and argument; tests/potentials/test_inverse.py counts them.
 NEWTON_STEPS = {torch.float32: 5, torch.float64: 6}

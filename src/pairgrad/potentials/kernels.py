@@ -11,7 +11,7 @@ from pairgrad.ground.arithmetic import TorchArithmetic
 from pairgrad.potentials.autograd import differentiable
 
 if TYPE_CHECKING:
-    from pairgrad.potentials.potential import Potential
+    from pairgrad.potentials.protocol import Potential
 
 Kernel = Callable[..., torch.Tensor]
 TORCH = TorchArithmetic()

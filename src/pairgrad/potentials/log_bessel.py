@@ -12,7 +12,7 @@ from pairgrad.ground.checks import DTYPES
 from pairgrad.potentials.expansion import Expansion, potential_at_zero
 from pairgrad.potentials.formulas import BySubtraction, odd
 from pairgrad.potentials.plan import plan
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from pairgrad.ground.checks import DTYPES, integer_at_least
 from pairgrad.potentials.expansion import Expansion, potential_at_zero
 from pairgrad.potentials.plan import MAX_ORDER, plan
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 
 MAX_SHIFT = 64
 

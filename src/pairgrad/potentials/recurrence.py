@@ -13,7 +13,7 @@ import torch
 from pairgrad.ground.checks import exact_number, integer_at_least, one_of
 from pairgrad.potentials import kernels
 from pairgrad.potentials.miller import ConsistentMiller, LogMillerFormulas, Miller
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 
 
 class _Recurrence(Potential):

@@ -12,7 +12,7 @@ import torch
 
 from pairgrad.ground.arithmetic import Arithmetic, Number
 from pairgrad.ground.checks import floating_tensor, integer_at_least, one_of
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 
 _QUANTITIES = ("value", "slope", "curvature", "complement", "difference", "secant")
 

@@ -12,7 +12,7 @@ from pairgrad.ground.checks import describe, exact_number, integer_at_least
 from pairgrad.potentials.arfr import ArFr
 from pairgrad.potentials.log_bessel import LogBessel
 from pairgrad.potentials.paired import Paired
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 from pairgrad.potentials.recurrence import Consistent, LogMiller, Original
 from pairgrad.potentials.reference import Reference
 from pairgrad.potentials.scott import Scott
@@ -36,8 +36,9 @@ class Realization:
 def realizations() -> tuple[Realization, ...]:
     """Every realization: its name, what it computes, what it trades, whether it is coherent, and its options.
 
-    >>> [r.name for r in realizations()][:2]
-    ['paired', 'arfr']
+    Examples:
+        >>> [r.name for r in realizations() if not r.coherent]
+        ['original', 'log-miller']
     """
     return tuple(Realization(name, c.summary, c.trade, c.coherent, _options(c)) for name, c in _CLASSES.items())
 
@@ -62,7 +63,7 @@ def potential(
     Returns:
         The potential. Equal arguments give the same object; making one costs milliseconds, using it nothing.
 
-    Example:
+    Examples:
         >>> import torch, pairgrad as pg
         >>> pot = pg.potential(dim=512)
         >>> x = torch.tensor([300.0], dtype=torch.float64, requires_grad=True)

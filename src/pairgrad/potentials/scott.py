@@ -10,7 +10,7 @@ from fractions import Fraction
 import torch
 
 from pairgrad.ground.arithmetic import Arithmetic, Number
-from pairgrad.potentials.potential import Potential
+from pairgrad.potentials.protocol import Potential
 
 
 @dataclass(frozen=True)
