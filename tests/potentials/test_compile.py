@@ -50,8 +50,8 @@ def test_the_other_realizations(name: str) -> None:
 
 
 def test_concentration() -> None:
-    pot = pg.potential(64)
-    agree(pot.concentration, 0.1 + 0.8 * torch.rand(33, dtype=torch.float64))
+    pot = pg.potential(512)
+    agree(pot.concentration, 0.1 + 0.8 * torch.rand(33))
 
 
 def test_two_dimensions_in_one_function_do_not_mix() -> None:
@@ -73,3 +73,13 @@ def test_original_and_consistent_report_equal_bits_when_compiled() -> None:
         torch._dynamo.reset()
         values.append(torch.compile(pg.potential(8, name).value, fullgraph=True)(x))
     assert torch.equal(*values)
+
+
+@pytest.mark.parametrize("name", ["paired", "arfr"])
+def test_two_point_functions_compile_without_a_graph_too(name: str) -> None:
+    pot = pg.potential(512, name)
+    a, b = 100 * torch.rand(33), 100 * torch.rand(33)
+    for function in (pot.difference, pot.secant):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(function, fullgraph=True)(a, b), function(a, b), rtol=FLOAT32, atol=0)
