@@ -72,7 +72,7 @@ class DualArithmetic:
     name = "dual"
 
     def __init__(self) -> None:
-        self.absolute, self.maximum, self.minimum = abs, max, min
+        self.absolute, self.maximum, self.minimum, self.at_least = abs, max, min, max
 
     def constant(self, value: Fraction | float) -> Dual:
         exact = Fraction(value)
@@ -80,6 +80,9 @@ class DualArithmetic:
 
     def constants(self, values: tuple[Fraction, ...]) -> tuple[Dual, ...]:
         return tuple(self.constant(v) for v in values)
+
+    def log_integer(self, n: int) -> Dual:
+        return Dual(mpmath.log(n))
 
     def sqrt(self, x: Dual) -> Dual:
         root = mpmath.sqrt(x.value)

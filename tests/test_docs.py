@@ -44,7 +44,7 @@ def test_the_main_example_is_a_doctest() -> None:
 def test_citations_exist() -> None:
     keys = set(re.findall(r"@\w+\{([^,]+),", (ROOT / "docs/references.bib").read_text()))
     sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]
-    cited = {key for path in sources for key in re.findall(r"\[([A-Za-z]+_?\d{4}[A-Za-z_]*)\]", path.read_text())}
+    cited = {key for path in sources for key in re.findall(r"\[([A-Za-z]+_?\d{4}[A-Za-z_]*)(?:, Eq\.[^\]]*)?\]", path.read_text())}
     assert cited
     assert cited <= keys, cited - keys
 

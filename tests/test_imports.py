@@ -1,4 +1,4 @@
-"""The direction of imports (DESIGN.md), and what `import pairgrad` loads."""
+"""The direction of imports (CONTRIBUTING.md), and what `import pairgrad` loads."""
 
 import ast
 import importlib.util
@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 _CORE = {"ground", "potentials"}
 _STATE = {*_CORE, "sphere"}
 _MIDDLE = {"losses", "distributions", "mixture", "certificates"}
-# What each package may import of pairgrad, beside itself. A package that is not here must be put here, and in DESIGN.md, first.
+# What each package may import of pairgrad, beside itself. A package that is not here must be put here, and in CONTRIBUTING.md, first.
 ALLOWED = {
     "ground": set(),
     "potentials": {"ground"},
@@ -77,7 +77,7 @@ def test_imports_point_downwards(path):
     if own == "":
         assert not used & TOP or path.name == "__main__.py", f"{path.name} imports {used & TOP}"
         return
-    assert own in ALLOWED, f"{own} has no place in the direction of imports: give it one in DESIGN.md and here"
+    assert own in ALLOWED, f"{own} has no place in the direction of imports: give it one in CONTRIBUTING.md and here"
     assert used <= ALLOWED[own] | ({""} if own in TOP else set()), f"{own} may not import {used - ALLOWED[own]}"
 
 

@@ -27,6 +27,9 @@ def test_limits(name: str, dim: int, dtype: torch.dtype) -> None:
     assert torch.equal(pot.complement(inf), torch.tensor([0.0, 2.0], dtype=dtype))
     assert torch.equal(pot.value(largest), largest.abs())  # nu log x is far below the rounding of x
     assert torch.equal(pot.slope(largest), inf.sign())
+    # 1 - slope -> (nu + 1/2) / x: normal numbers still, for a dimension that is not tiny
+    rest = pot.complement(largest[:1]).item()
+    assert rest == pytest.approx((dim - 1) / 2 / info.max, rel=8 * info.eps, abs=16 * info.smallest_normal * info.eps)
     one = torch.ones(2, dtype=dtype)
     assert torch.equal(pot.difference(one, inf), inf.abs())
     assert torch.equal(pot.difference(one, largest), largest.abs())
@@ -67,11 +70,11 @@ def test_nan_propagates_and_stays_alone(name: str) -> None:
         assert getattr(pot, quantity)(x, x.flip(0)).isnan().tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+@pytest.mark.parametrize(("name", "dim"), [*((name, 64) for name in [*SMOOTH, *RECURRENT]), ("paired", 2), ("paired", 5), ("paired", 17)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_finite_over_the_whole_axis(name: str, dtype: torch.dtype) -> None:
+def test_finite_over_the_whole_axis(name: str, dim: int, dtype: torch.dtype) -> None:
     """No intermediate overflow or underflow shows between the smallest and the largest finite argument."""
-    pot = pg.potential(64, name)
+    pot = pg.potential(dim, name)
     info = torch.finfo(dtype)
     exponents = torch.linspace(math.log2(info.smallest_normal), math.log2(info.max) - 0.01, 301, dtype=torch.float64)
     x = torch.cat([torch.zeros(1, dtype=dtype), torch.exp2(exponents).to(dtype)])
@@ -107,8 +110,9 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) ->
         under = pot.value(x)
         assert under.dtype == torch.float32
         assert torch.equal(under, pot.value(x.float()))
-        assert torch.equal(pot.value(x.double()), pot.value(x.double()))
-        assert pot.value(x.double()).dtype == torch.float64
+        double = pot.value(x.double())
+    assert double.dtype == torch.float64
+    assert torch.equal(double, pot.value(x.double()))
 
 
 def test_autocast_changes_nothing_in_float32() -> None:
@@ -121,3 +125,33 @@ def test_autocast_changes_nothing_in_float32() -> None:
         (cast_gradient,) = torch.autograd.grad(cast.sum(), x)
     assert torch.equal(plain, cast)
     assert torch.equal(gradient, cast_gradient)
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+def test_gradients_at_infinity_are_the_limits(name: str) -> None:
+    pot = pg.potential(16, name)
+    x = torch.tensor([torch.inf, -torch.inf], dtype=torch.float64, requires_grad=True)
+    for quantity, want in (("value", [1.0, -1.0]), ("slope", [0.0, 0.0]), ("complement", [0.0, 0.0])):
+        (got,) = torch.autograd.grad(getattr(pot, quantity)(x).sum(), x)
+        assert got.tolist() == want, quantity
+    (got,) = torch.autograd.grad(pot.secant(x, x).sum(), x)
+    assert got.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pair_is_value_and_slope(name: str, dtype: torch.dtype) -> None:
+    """Computed together, with the bits they have alone; and differentiable as they are."""
+    pot = pg.potential(12, name)
+    x = torch.cat([torch.tensor([0.0, -3.0, torch.inf], dtype=dtype), 40 * torch.rand(20, dtype=dtype)]).requires_grad_()
+    pair = pot.pair(x)
+    assert torch.equal(pair.value, pot.value(x))
+    assert torch.equal(pair.slope, pot.slope(x))
+    for part, derivative in ((pair.value, pot.slope(x)), (pair.slope, pot.curvature(x))):
+        (got,) = torch.autograd.grad(part.sum(), x, retain_graph=True)
+        assert torch.equal(got, derivative)
+    both = torch.func.vmap(torch.func.grad(lambda z: sum(pot.pair(z))))(x.detach())
+    assert torch.equal(both, pot.slope(x.detach()) + pot.curvature(x.detach()))
+    primal, tangent = torch.func.jvp(lambda z: pot.pair(z).slope, (x.detach(),), (torch.ones_like(x),))
+    assert torch.equal(tangent, pot.curvature(x.detach()))
+    assert torch.equal(primal, pair.slope)

@@ -54,6 +54,23 @@ def test_other_realizations_invert_their_own_slope(name: str) -> None:
     torch.testing.assert_close(pot.concentration(pot.slope(x)), x, rtol=1e-8, atol=0)
 
 
+def test_slopes_that_do_not_increase_are_refused() -> None:
+    """Low orders at small nu turn back: there is no inverse to return."""
+    for pot in (pg.potential(3, "arfr"), pg.potential(2, order=3)):
+        with pytest.raises(ValueError, match="not monotone: use realization='paired'"):
+            pot.concentration(torch.tensor([0.3]))
+    x = torch.logspace(-1, 2, 30, dtype=torch.float64)
+    low_order = pg.potential(4, "arfr")
+    torch.testing.assert_close(low_order.concentration(low_order.slope(x)), x, rtol=1e-11, atol=0)
+
+
+def test_nan_where_looking_is_not_possible() -> None:
+    length = torch.tensor([0.5, 1.25])
+    for method in ("newton", "closed-form"):
+        got = torch.func.vmap(lambda r, m=method: pg.potential(16).concentration(r, method=m))(length)
+        assert got.isnan().tolist() == [False, True]
+
+
 def test_special_lengths() -> None:
     pot = pg.potential(16)
     length = torch.tensor([0.0, 1.0, -1.0, -0.5, torch.nan], dtype=torch.float64)

@@ -86,7 +86,7 @@ def test_twenty_thousand_random_states(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("nu", [0.1, 2.75, 14.3, 100.01])
 def test_real_orders(nu: float) -> None:
-    """Bessel orders that belong to no dimension, against the closed recurrence relation with exact neighbours."""
+    """Bessel orders that belong to no dimension."""
     from fractions import Fraction
 
     from pairgrad.potentials.reference import Balls

@@ -223,7 +223,7 @@ def test_two_class_construction():
 
 @pytest.mark.parametrize(("name", "printed"), [("original", "-1.93910e-03"), ("consistent", None)])
 def test_two_class_field_from_finite_differences(name, printed):
-    """The same from the feature gradient that backward really gives (LEARNING.md section 8: steps of 1e-2). Double backward would not see
+    """The same from the feature gradient that backward really gives, by differences with steps of 1e-2. Double backward would not see
     it: it differentiates the supplied slope, not the value."""
     pot = pg.potential(dim=128, realization=name)
     kappa = points(4032.0, 8064.0)
@@ -255,7 +255,7 @@ def test_two_class_field_from_finite_differences(name, printed):
     ],
 )
 def test_defects_measured_on_the_public_code(dim, ratio, supplied, derivative, defect):
-    """LEARNING.md section 8, to the digits printed there. The last row is at the cap kappa = 1e5, that is x/nu = 195.69."""
+    """Defects measured on the public code, to the digits kept there. The last row is at the cap kappa = 1e5, that is x/nu = 195.69."""
     x = points(1e5 if ratio == 195.7 else ratio * (dim // 2 - 1))
     g = pg.potential(dim=dim, realization="original").slope(x).item()
     slope = pg.potential(dim=dim, realization="consistent").slope(x).item()
@@ -371,7 +371,7 @@ WINDOWS = {
 
 @pytest.mark.parametrize("dim", WINDOWS)
 def test_aliasing_windows_of_the_public_code_are_right_here(dim):
-    """LEARNING.md D2: a batch whose smallest radius lies in a window lost its gradient or 709 from its value there."""
+    """The public code rescales a saved tensor in place: a batch whose smallest radius lies in a window lost its gradient or 709 from its value there."""
     nu = dim // 2 - 1
     pot = pg.potential(dim=dim, realization="original")
     for smallest in WINDOWS[dim]:

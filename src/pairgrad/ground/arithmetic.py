@@ -16,6 +16,7 @@ Two operations differ in kind, not in meaning, between the arithmetics:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol
@@ -33,6 +34,8 @@ class Arithmetic(Protocol):
     def absolute(self, x: Number, /) -> Number: ...
     def maximum(self, a: Number, b: Number, /) -> Number: ...
     def minimum(self, a: Number, b: Number, /) -> Number: ...
+    def at_least(self, x: Number, least: Number, /) -> Number: ...
+    def log_integer(self, n: int, /) -> Number: ...
     def sqrt(self, x: Number, /) -> Number: ...
     def exp(self, x: Number, /) -> Number: ...
     def log(self, x: Number, /) -> Number: ...
@@ -120,6 +123,12 @@ class TorchArithmetic:
     def constants(self, values: Sequence[Fraction]) -> tuple[float, ...]:
         return tuple(float(v) for v in values)
 
+    def at_least(self, x: torch.Tensor, least: float) -> torch.Tensor:
+        return torch.maximum(x, x.new_full((), least))  # not clamp: where the two are equal, autograd must give each a half
+
+    def log_integer(self, n: int) -> float:
+        return math.log(n)
+
     def choose(self, condition: torch.Tensor, yes: torch.Tensor, no: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, yes, no)
 
@@ -160,7 +169,8 @@ class MpmathArithmetic:
             context = mpmath.mp
         self.context = context
         self.sqrt, self.exp, self.log, self.log1p = context.sqrt, context.exp, context.log, context.log1p
-        self.absolute, self.maximum, self.minimum = abs, max, min
+        self.absolute, self.maximum, self.minimum, self.at_least = abs, max, min, max
+        self.log_integer = context.log
         self.polynomial = _horner
 
     def constant(self, value: Fraction | float) -> Number:
@@ -231,6 +241,11 @@ class BallArithmetic:
 
     def maximum(self, a: Number, b: Number) -> Number:
         return self.arb(a).max(self.arb(b))
+
+    at_least = maximum
+
+    def log_integer(self, n: int) -> Number:
+        return self.arb(n).log()
 
     def minimum(self, a: Number, b: Number) -> Number:
         return self.arb(a).min(self.arb(b))

@@ -35,6 +35,8 @@ class ArFr(Potential):
         super().__init__(nu, order=order)
         self.order = order
         self._expansion = UnnormalisedExpansion(nu, order, beta=1)
+        self.to_rounding = False
+        self.invertible = self._expansion.increases()
 
     def formulas(self, dtype: torch.dtype = torch.float64) -> Expansion:
         return self._expansion

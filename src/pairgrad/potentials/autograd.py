@@ -71,3 +71,40 @@ def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False)
         return rule.apply(owner, *tensors)
 
     return apply
+
+
+def differentiable_pair(
+    kernel: Callable[..., tuple[torch.Tensor, torch.Tensor]], curvature: Kernel
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """apply(owner, x) = (value, slope) with d value = slope and d slope = curvature(owner, x). For eager mode."""
+
+    class ValueAndSlope(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(owner: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return kernel(owner, x)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+            ctx.owner = inputs[0]
+            ctx.set_materialize_grads(False)  # whoever uses the value alone does not pay for the curvature
+            ctx.save_for_backward(inputs[1], output[1])
+            ctx.save_for_forward(inputs[1], output[1])
+
+        @staticmethod
+        def backward(ctx: Any, d_value: torch.Tensor | None, d_slope: torch.Tensor | None) -> tuple[None, torch.Tensor | None]:  # type: ignore[override]
+            x, slope = ctx.saved_tensors
+            parts = []
+            if d_value is not None:
+                parts.append(d_value * slope)
+            if d_slope is not None:
+                parts.append(d_slope * curvature(ctx.owner, x))
+            return None, sum(parts[1:], start=parts[0]) if parts else None
+
+        @staticmethod
+        def jvp(ctx: Any, _owner: None, tangent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+            x, slope = ctx.saved_tensors
+            return tangent * slope, tangent * curvature(ctx.owner, x)
+
+    return ValueAndSlope.apply

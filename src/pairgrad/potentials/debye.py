@@ -1,4 +1,4 @@
-"""Exact coefficients of the uniform (Debye) expansion of the Bessel ratio.
+"""Exact coefficients of the uniform (Debye) expansion of the Bessel ratio [olver1954asymptotic].
 
 Write the Riccati equation of R = I_{nu+1}/I_nu around a centre c as
 

@@ -33,6 +33,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import torch
+
 from pairgrad.ground.arithmetic import Arithmetic, Number, TorchArithmetic, divided_difference, homogeneous, homogeneous_difference
 from pairgrad.potentials import debye
 
@@ -162,7 +164,9 @@ class Expansion:
         """Derivative of the value; odd in x."""
         k = self.coefficients(ops)
         at = _point(ops, k, x)
-        height = _height(ops, k, at.t)
+        return self._slope_at(ops, k, at, _height(ops, k, at.t))
+
+    def _slope_at(self, ops: Arithmetic, k: Coefficients, at: Point, height: Number) -> Number:
         if self.shift:
             p, e = self._descend(ops, k, at, height)
             height = height + 2 / k.centre * at.t * (e / p)
@@ -195,7 +199,7 @@ class Expansion:
         if self.economy:
             bend = self.curvature(ops, x)
             root = ops.radius(k.midpoint, x * ops.sqrt(1 - bend))
-            return (x * bend + 2 * k.midpoint) / (x + k.midpoint + root)
+            return (x / 2 * bend + k.midpoint) / (x / 2 + k.midpoint / 2 + root / 2)  # halves: the sum must not overflow
         at = _point(ops, k, x)
         first = ops.polynomial(k.head[1:], at.t) * at.t
         rest = (at.t * (1 + at.t / (1 + at.v)) - at.v * first) / (1 + at.t)
@@ -205,17 +209,32 @@ class Expansion:
             rest = rest - 2 / k.centre * at.v * at.t * (e / p)
         return rest
 
+    def increases(self) -> bool:
+        """Whether the slope increases with x, looked up on a grid: at low order and small nu it does not."""
+        x = float(self.centre) * torch.logspace(-3, 4, 200, dtype=torch.float64)
+        return bool((self.curvature(TorchArithmetic(), x) > 0).all())
+
     # Two points -------------------------------------------------------------------------------------------------------
 
     def value(self, ops: Arithmetic, x: Number) -> Number:
         """V(x) - V(0), even in x, to relative accuracy: the increment from 0 with its constants known in advance."""
         k = self.coefficients(ops)
-        high = _point(ops, k, x)
+        at = _point(ops, k, x)
+        return self._value_at(ops, k, at, _height(ops, k, at.t) if self.shift else None, x)
+
+    def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
+        """Value and slope, from one evaluation of what they share."""
+        k = self.coefficients(ops)
+        at = _point(ops, k, x)
+        height = _height(ops, k, at.t)
+        return self._value_at(ops, k, at, height, x), self._slope_at(ops, k, at, height)
+
+    def _value_at(self, ops: Arithmetic, k: Coefficients, high: Point, height: Number | None, x: Number) -> Number:
         rise = x * (x / (k.centre + high.s))  # s - c
         tail = high.t * _tail(ops, k, k.value_quotient, high.t)
         total = rise - k.expanded * ops.log1p(rise / (2 * k.centre)) - ops.log1p(rise / k.centre) / 2 + rise * tail
         if self.shift:
-            p, e = self._descend(ops, k, high, _height(ops, k, high.t), low_q=0)
+            p, e = self._descend(ops, k, high, height, low_q=0)
             part = rise * ((1 + high.t) / high.s) * (e / p)
             near = -ops.log1p(-ops.minimum(part, 0 * part + _NEAR))
             far = ops.log(p / k.free[0]) - self.shift * ops.log(high.t)
@@ -340,11 +359,9 @@ class Expansion:
 class UnnormalisedExpansion(Expansion):
     """An expansion without shift whose value keeps its own constant: V itself, eq. f2 at order 2 of the paper's family."""
 
-    def value(self, ops: Arithmetic, x: Number) -> Number:
-        k = self.coefficients(ops)
-        at = _point(ops, k, x)
-        logarithms = k.expanded * ops.log(k.centre + at.s) + ops.log(at.s) / 2
-        return at.s - logarithms - k.centre * _tail(ops, k, k.tail_integral, at.t)
+    def _value_at(self, ops: Arithmetic, k: Coefficients, high: Point, height: Number | None, x: Number) -> Number:
+        logarithms = k.expanded * ops.log(k.centre + high.s) + ops.log(high.s) / 2
+        return high.s - logarithms - k.centre * _tail(ops, k, k.tail_integral, high.t)
 
 
 def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from pairgrad.ground.checks import describe
 from pairgrad.potentials import kernels
@@ -13,6 +12,14 @@ from pairgrad.potentials.autograd import differentiable
 
 if TYPE_CHECKING:
     from pairgrad.potentials.protocol import Potential
+
+try:  # a private name; without it, arguments inside vmap are looked at too, and torch says that it cannot
+    from torch._C._functorch import is_functorch_wrapped_tensor
+except ImportError:  # pragma: no cover
+
+    def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:
+        return False
+
 
 # The start is within 2 % at every order and Newton squares that: two steps (float32) or three (float64) reach rounding, one more is kept.
 NEWTON_STEPS = {torch.float32: 3, torch.float64: 4}
@@ -42,7 +49,7 @@ def _newton(pot: Potential, r: torch.Tensor) -> torch.Tensor:
     safe = torch.where(inside, length, 0.5)
     target = safe / ((1 - safe) * (1 + safe))
     x = float(2 * pot.nu + 1) * target + safe
-    for _ in range(NEWTON_STEPS[r.dtype]):
+    for _ in range(NEWTON_STEPS[r.dtype] + (0 if pot.to_rounding else 4)):  # the start is close to the exact inverse
         slope, rest = formulas.slope(kernels.TORCH, x), formulas.complement(kernels.TORCH, x)
         width = rest * (2 - rest)
         step = (target * width - slope) * width / (formulas.curvature(kernels.TORCH, x) * (1 + slope * slope))
@@ -55,5 +62,5 @@ newton = differentiable(_newton, lambda pot, output, r: 1 / kernels.curvature(po
 
 
 def closed_form(pot: Potential, r: torch.Tensor) -> torch.Tensor:
-    """dim r / (1 - r^2), eq. released-state."""
-    return float(2 * pot.nu + 2) * r / ((1 - r) * (1 + r))
+    """dim r / (1 - r^2), eq. released-state [banerjee2005clustering]."""
+    return torch.where(r.abs() <= 1, float(2 * pot.nu + 2) * r / ((1 - r) * (1 + r)), torch.nan)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pairgrad.ground.arithmetic import TorchArithmetic
-from pairgrad.potentials.autograd import differentiable
+from pairgrad.potentials.autograd import differentiable, differentiable_pair
 
 if TYPE_CHECKING:
     from pairgrad.potentials.protocol import Potential
@@ -27,6 +27,12 @@ def _value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
 
 def _slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isinf(), torch.sign(x), pot.formulas(x.dtype).slope(TORCH, x))
+
+
+def _pair(pot: Potential, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    value, slope = pot.formulas(x.dtype).pair(TORCH, x)
+    infinite = x.isinf()
+    return torch.where(infinite, torch.inf, value), torch.where(infinite, torch.sign(x), slope)
 
 
 def curvature(pot: Potential, x: torch.Tensor) -> torch.Tensor:
@@ -54,6 +60,8 @@ def _secant(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _d_secant(pot: Potential, output: torch.Tensor | None, fixed: torch.Tensor, moving: torch.Tensor) -> torch.Tensor:
     """d/db of S(a, b) with b `moving`: (slope(b) - S) / (b - a), or where that cancels the integral of theta slope'(a + theta (b - a))."""
     assert output is not None
+    largest = torch.finfo(fixed.dtype).max
+    fixed, moving = fixed.clamp(-largest, largest), moving.clamp(-largest, largest)
     step = moving - fixed
     scale = TORCH.radius(float(pot.nu) + 0.5, torch.minimum(fixed.abs(), moving.abs()))
     near = step.abs() <= scale / 4
@@ -66,6 +74,7 @@ def _d_secant(pot: Potential, output: torch.Tensor | None, fixed: torch.Tensor, 
 
 slope: Kernel = differentiable(_slope, lambda pot, _, x: curvature(pot, x))
 value: Kernel = differentiable(_value, lambda pot, _, x: slope(pot, x))
+pair = differentiable_pair(_pair, lambda pot, x: curvature(pot, x))
 complement: Kernel = differentiable(_complement, lambda pot, _, x: -curvature(pot, x))
 difference: Kernel = differentiable(_difference, lambda pot, _, a, b: -slope(pot, a), lambda pot, _, a, b: slope(pot, b))
 secant: Kernel = differentiable(

@@ -46,7 +46,7 @@ class LogBesselFormulas(BySubtraction):
         size = self._positive(ops, x)
         upper = self._log_bessel(ops, self.upper, self.upper_at_zero, size)
         lower = self._log_bessel(ops, self.lower, self.lower_at_zero, size)
-        return odd(ops, x, ops.exp(upper - lower))
+        return odd(ops, x, ops.exp(upper - lower) * (ops.absolute(x) / size))
 
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         """1 - R^2 - (2 nu + 1) R / x with its own R, as one would from log-Bessel values."""
@@ -56,7 +56,7 @@ class LogBesselFormulas(BySubtraction):
 
 
 class LogBessel(Potential):
-    """Accurate values, assembled the way log-Bessel libraries are used."""
+    """Accurate values, assembled the way log-Bessel libraries such as CUSF [Plesner_2024] are used."""
 
     realization = "log-bessel"
     summary = "log I_nu and log I_{nu+1} separately; supplies the exponential of their difference"

@@ -31,6 +31,12 @@ _SHARED_LOGARITHM = 8  # factors between 1e-3 and 1, or pairs of factors x / c a
 _SMALLEST = 2.0**-500
 
 
+class _Descent(NamedTuple):
+    log_product: Number
+    ratio: Number
+    tangents: Number
+
+
 class _Step(NamedTuple):
     j: int
     ratio: Number  # rho_j
@@ -48,26 +54,43 @@ class Miller(BySubtraction):
     clip: float | None = None
 
     def value(self, ops: Arithmetic, x: Number) -> Number:
-        x = ops.absolute(x)
-        total = ops.log_i0(x) + self._log_product(ops, _away_from_zero(ops, x))
-        return total - self._epsilon_term(ops, x)
+        size = ops.absolute(x)
+        return self._finish_value(ops, size, self._log_product(ops, _away_from_zero(ops, size)))
+
+    def _finish_value(self, ops: Arithmetic, size: Number, log_product: Number) -> Number:
+        return ops.log_i0(size) + log_product - self._epsilon_term(ops, size)
 
     def _log_product(self, ops: Arithmetic, x: Number) -> Number:
         """log(b_nu / b_0) - nu log x."""
+        return self._descend(ops, x).log_product
+
+    def _descend(self, ops: Arithmetic, x: Number, *, tangent: bool = False) -> _Descent:
+        """The whole recurrence, once: log(b_nu / b_0) - nu log x, rho_nu and, with `tangent`, the sum of l_j over j < nu."""
         log_x = ops.log(x)
-        total = 0 * x
+        total = tangents = ratio = 0 * x
         product = 1 + 0 * x
-        twice = 2 / x
-        for step in self._steps(ops, x):
+        twice, one = 2 / x, ops.constant(1)
+        for step in self._steps(ops, x, tangent=tangent):
+            if step.j == self.nu:
+                ratio = step.ratio
             if step.j >= self.nu:
                 continue
             i = step.j + 1
-            product = product * (step.ratio * ops.maximum(i * twice, 1 + 0 * x))
-            total = total - ops.maximum(log_x, ops.log(2 * i + 0 * x))
+            product = product * (step.ratio * ops.at_least(i * twice, one))
+            total = total - ops.at_least(log_x, ops.log_integer(2 * i))
+            if tangent:
+                tangents = tangents + step.tangent
             if step.j % _SHARED_LOGARITHM == 0:
                 total = total + ops.log(product)
                 product = 1 + 0 * x
-        return total
+        return _Descent(total, ratio, tangents)
+
+    def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
+        """Value and supplied slope from one run of the recurrence."""
+        size = ops.absolute(x)
+        safe = _away_from_zero(ops, size)
+        run = self._descend(ops, safe)
+        return self._finish_value(ops, size, run.log_product), self._finish_ratio(ops, x, run.ratio * (size / safe))
 
     def _epsilon_term(self, ops: Arithmetic, x: Number) -> Number:
         if not self.epsilon:
@@ -85,7 +108,9 @@ class Miller(BySubtraction):
         """What is supplied: the raw ratio, clipped from above (eq. miller-three)."""
         size = ops.absolute(x)
         safe = _away_from_zero(ops, size)
-        ratio = self.raw_ratio(ops, safe) * (size / safe)
+        return self._finish_ratio(ops, x, self.raw_ratio(ops, safe) * (size / safe))
+
+    def _finish_ratio(self, ops: Arithmetic, x: Number, ratio: Number) -> Number:
         if self.clip is not None:
             ratio = ops.minimum(ratio, 0 * ratio + ops.constant(self.clip))
         return odd(ops, x, ratio)
@@ -103,11 +128,14 @@ class Miller(BySubtraction):
         """Derivative of the value: I_1 / I_0 + sum_{j<nu} l_j / x, and the epsilon term nu epsilon / (x (x + epsilon))."""
         size = ops.absolute(x)
         safe = _away_from_zero(ops, size)
-        total = 0 * x
+        tangents = 0 * x
         for step in self._steps(ops, safe, tangent=True):
             if step.j < self.nu:
-                total = total + step.tangent
-        rate = (ops.i1_over_i0(safe) + total / safe) * (size / safe)
+                tangents = tangents + step.tangent
+        return self._finish_slope(ops, x, size, safe, tangents)
+
+    def _finish_slope(self, ops: Arithmetic, x: Number, size: Number, safe: Number, tangents: Number) -> Number:
+        rate = (ops.i1_over_i0(safe) + tangents / safe) * (size / safe)
         if self.epsilon:
             positive = ops.choose(size == 0, 1 + 0 * size, size)
             epsilon = ops.constant(self.epsilon)
@@ -161,6 +189,12 @@ class ConsistentMiller(Miller):
     def slope(self, ops: Arithmetic, x: Number) -> Number:
         return self.consistent_slope(ops, x)
 
+    def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
+        size = ops.absolute(x)
+        safe = _away_from_zero(ops, size)
+        run = self._descend(ops, safe, tangent=True)
+        return self._finish_value(ops, size, run.log_product), self._finish_slope(ops, x, size, safe, run.tangents)
+
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         return self.consistent_curvature(ops, x)
 
@@ -168,6 +202,9 @@ class ConsistentMiller(Miller):
 @dataclass(frozen=True)
 class LogMillerFormulas(Miller):
     """The recurrence on log b_i, by log-add-exp; the same real functions, other roundings, no overflow by construction."""
+
+    def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
+        return self.value(ops, x), self.slope(ops, x)
 
     def _log_product(self, ops: Arithmetic, x: Number) -> Number:
         bottom, at_nu, _ = self._logs(ops, x, 0)
@@ -183,7 +220,7 @@ class LogMillerFormulas(Miller):
         above, here = None, 0 * x  # log b_{M+1} = -inf, log b_M
         kept = {self.start: here}
         for i in range(self.start, bottom, -1):
-            lifted = here + (ops.log(2 * i + 0 * x) - log_x)
+            lifted = here + (ops.log_integer(2 * i) - log_x)
             above, here = here, lifted if above is None else ops.logaddexp(lifted, above)
             if i - 1 in (bottom, self.nu, self.nu + 1):
                 kept[i - 1] = here
@@ -192,4 +229,4 @@ class LogMillerFormulas(Miller):
 
 def _away_from_zero(ops: Arithmetic, size: Number) -> Number:
     """At least `_SMALLEST`: below, even functions of x are constant and odd ones proportional to x, to more digits than a double has."""
-    return ops.maximum(size, 0 * size + ops.constant(_SMALLEST))
+    return ops.at_least(size, ops.constant(_SMALLEST))

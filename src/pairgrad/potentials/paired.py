@@ -41,6 +41,8 @@ class Paired(Potential):
         super().__init__(nu, order=order, **({"shift": shift} if shift else {}))
         expansion = Expansion(nu, order, shift)
         self._formulas = dict.fromkeys(DTYPES, expansion)
+        self.to_rounding = False
+        self.invertible = expansion.increases()
 
     def formulas(self, dtype: torch.dtype = torch.float64) -> Expansion:
         return self._formulas[dtype]

@@ -20,13 +20,21 @@ class Pair(NamedTuple):
     slope: torch.Tensor
 
 
+def _result_dtype(dtype: torch.dtype, device_type: str) -> torch.dtype:
+    """The dtype of the argument; under autocast, float32 for the dtypes that are computed in it."""
+    if dtype in HALF_DTYPES and torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+        return torch.float32
+    return dtype
+
+
 class Potential(ABC):
     r"""One realization of the vMF potential \(\Phi_\nu(x) = \log I_\nu(x) - \nu \log x\) and of its slope \(R_\nu = I_{\nu+1}/I_\nu\).
 
     All methods are elementwise on float32 or float64 tensors of any shape and device (float16 and bfloat16 are computed in float32 and
     returned in their own dtype, or in float32 under autocast). Values are even in x and slopes odd; NaN propagates; at infinity the limits
-    are taken. `value`, `slope`, `difference`, `secant`, `complement` and `concentration` are differentiable, twice, with the slope that
-    this realization *supplies*: for a coherent one that is the derivative of its value, for `"original"` it is not.
+    are taken. `value`, `slope`, `difference`, `secant`, `complement` and `concentration` are differentiable, twice (for the recurrences: value
+    and difference twice, the rest once), with the slope that this realization *supplies*: for a coherent one that is the derivative of its
+    value, for `"original"` it is not.
 
     Made by [`pairgrad.potential`][pairgrad.potential], which holds one object per set of arguments.
     """
@@ -35,7 +43,8 @@ class Potential(ABC):
     summary: ClassVar[str]
     trade: ClassVar[str]
     coherent: ClassVar[bool] = True
-    invertible: ClassVar[bool] = True
+    to_rounding: bool = True  # the slope is R up to rounding
+    invertible: bool = True  # the slope increases with x
 
     nu: Fraction
     options: dict[str, Any]
@@ -74,8 +83,12 @@ class Potential(ABC):
         return self._elementwise(kernels.slope, x=x)
 
     def pair(self, x: torch.Tensor) -> Pair:
-        """Value and supplied slope."""
-        return Pair(self.value(x), self.slope(x))
+        """Value and supplied slope, computed together."""
+        if torch.compiler.is_compiling():  # the compiler shares what the two have in common
+            return Pair(self.value(x), self.slope(x))
+        floating_tensor("x", x)
+        results = kernels.pair(self, x.to(self.compute_dtype(x.dtype)))
+        return Pair(*(result.to(_result_dtype(x.dtype, x.device.type)) for result in results))
 
     def curvature(self, x: torch.Tensor) -> torch.Tensor:
         """The derivative of the supplied slope."""
@@ -97,7 +110,8 @@ class Potential(ABC):
         """The x with slope(x) = `resultant_length`: maximum likelihood of a vMF concentration.
 
         Args:
-            resultant_length: in [-1, 1]; 1 gives infinity. Outside, on the CPU, an error; elsewhere NaN.
+            resultant_length: in [-1, 1]; 1 gives infinity. Outside it is an error for plain tensors on the CPU, and NaN on other devices,
+                under torch.compile and under vmap, where looking would cost a synchronisation.
             method: `"newton"`, a fixed number of Newton steps on the pair, differentiable by the implicit function theorem; or
                 `"closed-form"`, the classic estimate dim r / (1 - r^2) (eq. released-state).
         """
@@ -123,9 +137,7 @@ class Potential(ABC):
                 raise ValueError(f"a and b must broadcast against each other, got {shapes}") from None
         compute = self.compute_dtype(dtype)
         result = rule(self, *(t.to(compute) for t in tensors))
-        if dtype in HALF_DTYPES and torch.is_autocast_enabled(tensors[0].device.type):
-            dtype = torch.float32
-        return result.to(dtype)
+        return result.to(_result_dtype(dtype, tensors[0].device.type))
 
     # Identity ---------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import torch
 from pairgrad.ground.checks import exact_number, integer_at_least, one_of
 from pairgrad.potentials import kernels
 from pairgrad.potentials.miller import ConsistentMiller, LogMillerFormulas, Miller
-from pairgrad.potentials.protocol import Potential
+from pairgrad.potentials.protocol import Pair, Potential
 
 
 class _Recurrence(Potential):
@@ -27,7 +27,7 @@ class _Recurrence(Potential):
         if nu.denominator != 1 or nu < 1:
             raise ValueError(
                 f"realization {name!r} needs an integer Bessel order nu >= 1, that is an even dim >= 4, got nu = {float(nu):g} (dim {float(2 * nu + 2):g}): "
-                "the recurrence runs over integer orders; use realization='paired'"
+                "the recurrence runs over integer orders and its source starts it at 2 nu; use realization='paired'"
             )
         order = int(nu)
         start = 2 * order if start is None else integer_at_least("start", start, order + 1, hint=f"it must exceed nu = {order}")
@@ -76,7 +76,8 @@ class Consistent(_Recurrence):
     """The control arm: the value of `"original"` bit for bit, with the derivative of that value as slope.
 
     Options: `start` and `epsilon` as for `"original"`; `derivative`, how the slope is had: `"tangent"` carries it through the recurrence in
-    the memory of a few copies of x, `"autograd"` lets torch differentiate the recorded recurrence, in the memory of its depth. The recorded
+    the memory of a few copies of x, `"autograd"` lets torch differentiate the recorded recurrence of value, difference and slope, in the memory
+    of its depth. The recorded
     derivative is the one the paper timed; it loses digits for x below nu, where terms nu / x cancel, and is NaN beyond x = 1e154, where squares
     of intermediate ratios overflow.
     """
@@ -96,6 +97,12 @@ class Consistent(_Recurrence):
     def slope(self, x: torch.Tensor) -> torch.Tensor:
         return self._elementwise(_recorded_slope if self._recorded else kernels.slope, x=x)
 
+    def pair(self, x: torch.Tensor) -> Pair:
+        return Pair(self.value(x), self.slope(x)) if self._recorded else super().pair(x)
+
+    def difference(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return self._elementwise(_recorded_difference if self._recorded else kernels.difference, a=a, b=b)
+
 
 class LogMiller(_Recurrence):
     """The paper's comparator: the same recurrence on logarithms, clipped ratio. Options as for `"original"`."""
@@ -111,6 +118,10 @@ class LogMiller(_Recurrence):
 
 def _recorded_value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isinf(), torch.inf, pot.formulas(x.dtype).value(kernels.TORCH, x))
+
+
+def _recorded_difference(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return _recorded_value(pot, b) - _recorded_value(pot, a)
 
 
 def _recorded_slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:

@@ -123,6 +123,9 @@ class Balls:
     def slope(self, ops: Arithmetic, x: Number) -> Number:
         return self._evaluate("slope", ops, x)
 
+    def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
+        return self.value(ops, x), self.slope(ops, x)
+
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         return self._evaluate("curvature", ops, x)
 
@@ -139,7 +142,8 @@ class Balls:
 class Reference(Potential):
     """Truth: `enclosure` returns balls that contain the exact result; the other methods round them to the dtype of the argument.
 
-    Elements are computed one by one on the CPU, so this is not for training, compiling or vmapping. Option: `digits` (50).
+    Elements are computed one by one on the CPU, at a working precision that is global to python-flint, so this is not for training, compiling,
+    vmapping or several threads. Option: `digits` (50).
     """
 
     realization = "reference"

@@ -36,6 +36,9 @@ class ScottFormulas:
     def slope(self, ops: Arithmetic, x: Number) -> Number:
         return self._mean(ops, lambda a, b: x / (a + ops.radius(b, x)))
 
+    def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
+        return self.value(ops, x), self.slope(ops, x)
+
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         """d/dx x / (a + s) = (a + b^2 / s) / (a + s)^2."""
 
@@ -80,6 +83,7 @@ class Scott(Potential):
 
     realization = "scott"
     summary = "mean of two ratio bounds and its integral (Scott et al. 2021)"
+    to_rounding = False
     trade = "coherent and cheap; error falls only like 1/nu"
 
     def __init__(self, nu: Fraction) -> None:

@@ -1,0 +1,37 @@
+"""Nothing looks at the data: every kernel runs on the meta device, which has none, and on CUDA where there is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pairgrad as pg
+
+NAMES = ("paired", "arfr", "original", "consistent", "log-miller", "log-bessel", "scott")
+
+
+def run_all(pot: pg.Potential, x: torch.Tensor) -> list[torch.Tensor]:
+    one = [getattr(pot, q)(x) for q in ("value", "slope", "curvature", "complement")]
+    two = [pot.difference(x, x + 1), pot.secant(x, x + 1), *pot.pair(x)]
+    return one + two + ([pot.concentration(x / 100)] if pot.invertible else [])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", NAMES)
+def test_meta(name: str, dtype: torch.dtype) -> None:
+    x = torch.empty(3, 5, dtype=dtype, device="meta", requires_grad=True)
+    for result in run_all(pg.potential(12, name), x):
+        assert result.device.type == "meta"
+        assert result.dtype == dtype
+        (gradient,) = torch.autograd.grad(result.sum(), x, retain_graph=True)
+        assert gradient.shape == x.shape
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", NAMES)
+def test_cuda_agrees_with_the_cpu(name: str) -> None:
+    x = 30 * torch.rand(257, dtype=torch.float64)
+    pot = pg.potential(12, name)
+    for got, want in zip(run_all(pot, x.cuda()), run_all(pot, x), strict=True):
+        torch.testing.assert_close(got.cpu(), want, rtol=1e-13, atol=1e-14)
