@@ -135,7 +135,7 @@ def test_gradients_at_infinity_are_the_limits(name: str) -> None:
         (got,) = torch.autograd.grad(getattr(pot, quantity)(x).sum(), x)
         assert got.tolist() == want, quantity
     (got,) = torch.autograd.grad(pot.secant(x, x).sum(), x)
-    assert got.tolist() == [0.0, 0.0]
+    assert got.abs().max() <= 1e-300  # what curvatures at the largest finite number may leave
 
 
 @pytest.mark.parametrize("name", [*SMOOTH, *RECURRENT])
@@ -151,7 +151,8 @@ def test_pair_is_value_and_slope(name: str, dtype: torch.dtype) -> None:
         (got,) = torch.autograd.grad(part.sum(), x, retain_graph=True)
         assert torch.equal(got, derivative)
     both = torch.func.vmap(torch.func.grad(lambda z: sum(pot.pair(z))))(x.detach())
-    assert torch.equal(both, pot.slope(x.detach()) + pot.curvature(x.detach()))
+    # the recurrences add in float64 before they round
+    torch.testing.assert_close(both, pot.slope(x.detach()) + pot.curvature(x.detach()), rtol=2 * torch.finfo(dtype).eps, atol=0)
     primal, tangent = torch.func.jvp(lambda z: pot.pair(z).slope, (x.detach(),), (torch.ones_like(x),))
     assert torch.equal(tangent, pot.curvature(x.detach()))
     assert torch.equal(primal, pair.slope)
