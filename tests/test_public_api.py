@@ -18,6 +18,7 @@ POTENTIAL = {
     "ratio_bound",
     "secant",
     "slope",
+    "to_rounding",
     "value",
 }
 
@@ -38,4 +39,4 @@ def test_names_of_a_potential():
 
 def test_fields():
     assert pairgrad.Pair._fields == ("value", "slope")
-    assert tuple(pairgrad.Realization.__dataclass_fields__) == ("name", "summary", "to_rounding", "trade", "coherent", "options")
+    assert tuple(pairgrad.Realization.__dataclass_fields__) == ("name", "summary", "trade", "coherent", "options")
