@@ -27,6 +27,11 @@ def test_meta(name: str, dtype: torch.dtype) -> None:
         assert gradient.shape == x.shape
 
 
+def test_two_devices_are_an_error_that_names_them() -> None:
+    with pytest.raises(ValueError, match="a and b must be on one device, got a on cpu and b on meta"):
+        pg.potential(12).difference(torch.ones(3), torch.ones(3, device="meta"))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", NAMES)

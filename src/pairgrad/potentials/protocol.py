@@ -130,6 +130,9 @@ class Potential(ABC):
         tensors = [floating_tensor(name, value) for name, value in arguments.items()]
         dtype = tensors[0].dtype if len(tensors) == 1 else torch.promote_types(tensors[0].dtype, tensors[1].dtype)
         if len(tensors) == 2:
+            if tensors[0].device != tensors[1].device:
+                places = " and ".join(f"{name} on {t.device}" for name, t in arguments.items())
+                raise ValueError(f"a and b must be on one device, got {places}: move one with .to(...)")
             try:
                 tensors = list(torch.broadcast_tensors(*tensors))
             except RuntimeError:
