@@ -104,6 +104,10 @@ class DualArithmetic:
     def radius(self, c: Dual, x: Dual) -> Dual:
         return self.sqrt(c * c + x * x)
 
+    def polar(self, c: Dual, x: Dual) -> tuple[Dual, Dual]:
+        s = self.radius(c, x)
+        return s, x / s
+
     def choose(self, condition: bool, yes: Dual, no: Dual) -> Dual:
         return _dual(yes) if condition else _dual(no)
 

@@ -9,7 +9,7 @@ Constants are exact: `fractions.Fraction`, or a float that is meant to the last 
 
 Two operations differ in kind, not in meaning, between the arithmetics:
 
-- `radius(c, x)` is sqrt(c^2 + x^2); in floating point it must not overflow before its result does.
+- `radius(c, x)` is s = sqrt(c^2 + x^2), and `polar(c, x)` is (s, x / s); in floating point they must not overflow before their results do.
 - `choose(condition, yes, no)` picks between two expressions of *the same* real function. In floating point they differ in
   rounding, which is why there is a choice; in ball arithmetic either is a valid enclosure.
 """
@@ -43,6 +43,7 @@ class Arithmetic(Protocol):
     def log1p_over(self, x: Number, /) -> Number: ...
     def logaddexp(self, a: Number, b: Number, /) -> Number: ...
     def radius(self, c: Number, x: Number, /) -> Number: ...
+    def polar(self, c: Number, x: Number, /) -> tuple[Number, Number]: ...
     def choose(self, condition: Any, yes: Number, no: Number, /) -> Number: ...
     def log_i0(self, x: Number, /) -> Number: ...
     def i1_over_i0(self, x: Number, /) -> Number: ...
@@ -137,11 +138,14 @@ class TorchArithmetic:
         return torch.where(zero, 1.0, torch.log1p(x) / torch.where(zero, 1.0, x))
 
     def radius(self, c: float, x: torch.Tensor) -> torch.Tensor:
-        """Beyond `far` the constant is below the rounding of x, so that the radius is x itself."""
+        return self.polar(c, x)[0]
+
+    def polar(self, c: float, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Beyond `far` the constant is below the rounding of x: the radius is |x|, and x over it +-1, at infinity too."""
         far = 2.0**500 if x.dtype == torch.float64 else 2.0**60
-        size = x.abs()
-        near = size.clamp(max=far)
-        return torch.maximum(torch.sqrt(near * near + c * c), size)
+        near = x.clamp(-far, far)
+        root = torch.sqrt(near * near + c * c)
+        return torch.maximum(root, x.abs()), near / root
 
     def log_i0(self, x: torch.Tensor) -> torch.Tensor:
         return torch.log(torch.special.i0e(x)) + x
@@ -191,6 +195,10 @@ class MpmathArithmetic:
 
     def radius(self, c: Number, x: Number) -> Number:
         return self.sqrt(c * c + x * x)
+
+    def polar(self, c: Number, x: Number) -> tuple[Number, Number]:
+        s = self.radius(c, x)
+        return s, x / s
 
     def log_i0(self, x: Number) -> Number:
         return self.log(self.context.besseli(0, x))
@@ -255,6 +263,10 @@ class BallArithmetic:
 
     def radius(self, c: Number, x: Number) -> Number:
         return (c * c + x * x).sqrt()
+
+    def polar(self, c: Number, x: Number) -> tuple[Number, Number]:
+        s = self.radius(c, x)
+        return s, x / s
 
     def log_i0(self, x: Number) -> Number:
         return x.bessel_i(0, scaled=True).log() + x

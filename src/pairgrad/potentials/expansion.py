@@ -365,8 +365,8 @@ class UnnormalisedExpansion(Expansion):
 
 
 def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:
-    s = ops.radius(k.centre, x)
-    return Point(s, k.centre / s, x / s)
+    s, v = ops.polar(k.centre, x)
+    return Point(s, k.centre / s, v)
 
 
 def _tail(ops: Arithmetic, k: Coefficients, coefficients: Any, t: Number) -> Number:

@@ -9,6 +9,7 @@ import torch
 
 from pairgrad.ground.arithmetic import TorchArithmetic
 from pairgrad.potentials.autograd import differentiable, differentiable_pair
+from pairgrad.potentials.expansion import Expansion
 
 if TYPE_CHECKING:
     from pairgrad.potentials.protocol import Potential
@@ -26,7 +27,9 @@ def _value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
 
 
 def _slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:
-    return torch.where(x.isinf(), torch.sign(x), pot.formulas(x.dtype).slope(TORCH, x))
+    formulas = pot.formulas(x.dtype)
+    supplied = formulas.slope(TORCH, x)
+    return supplied if isinstance(formulas, Expansion) else torch.where(x.isinf(), torch.sign(x), supplied)  # an expansion has its limits
 
 
 def _pair(pot: Potential, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
