@@ -67,6 +67,7 @@ def test_economised_polynomial_is_within_its_own_bound() -> None:
     distances = [abs(evaluate(full, Fraction(i, 200)) - evaluate(short, Fraction(i, 200))) for i in range(201)]
     assert 0 < max(distances) <= change
     moved = debye.around_half(short)
+    assert len(moved) == len(short)
     assert evaluate(moved, Fraction(-1, 5)) == evaluate(short, Fraction(2, 5))
 
 

@@ -148,7 +148,7 @@ def economise(coefficients: Polynomial, tol: Fraction) -> tuple[Polynomial, Frac
 
 def around_half(coefficients: Polynomial) -> Polynomial:
     """The same polynomial in w = 2 t - 1, which runs over [-1, 1]: better conditioned where coefficients alternate."""
-    total: Polynomial = (Fraction(0),)
-    for c in reversed(coefficients):
+    total: Polynomial = coefficients[-1:]
+    for c in reversed(coefficients[:-1]):
         total = plus(product((Fraction(1, 2), Fraction(1, 2)), total), (c,))
     return total
