@@ -16,6 +16,7 @@ POTENTIAL = {
     "offset",
     "pair",
     "ratio_bound",
+    "ratio_certificate",
     "secant",
     "slope",
     "to_rounding",

@@ -61,7 +61,7 @@ def test_limit_at_zero_argument() -> None:
 
 def test_economised_polynomial_is_within_its_own_bound() -> None:
     full = debye.combine({k: debye.polynomial(0, k)[3:] for k in range(2, 13)}, Fraction(63, 2))
-    short, change = debye.economise(full, Fraction(1, 2**56))
+    short, change, _ = debye.economise(full, Fraction(1, 2**56))
     assert len(short) < len(full) * 2 / 3
     assert change <= Fraction(1, 2**56)
     distances = [abs(evaluate(full, Fraction(i, 200)) - evaluate(short, Fraction(i, 200))) for i in range(201)]

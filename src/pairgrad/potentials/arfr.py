@@ -7,10 +7,12 @@ from fractions import Fraction
 
 import torch
 
+from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import integer_at_least
 from pairgrad.potentials.expansion import Expansion, UnnormalisedExpansion
 from pairgrad.potentials.plan import MAX_ORDER
-from pairgrad.potentials.protocol import Potential
+from pairgrad.potentials.protocol import RATIO_ERROR, Potential
+from pairgrad.potentials.proven import PAGE, first_order, slope_error, upwards
 
 
 class ArFr(Potential):
@@ -21,7 +23,7 @@ class ArFr(Potential):
 
     realization = "arfr"
     summary = "the paper's F_R and A_R (order 2), or any other order around nu"
-    trade = "fixed depth; error nu^-3 at order 2 (a theorem for nu >= 10/9), poor at small nu"
+    trade = "fixed depth; error below nu^-3 at order 2 (a theorem for nu >= 10/9), poor at small nu"
 
     def __init__(self, nu: Fraction, *, order: int | str = "auto") -> None:
         if nu == 0:
@@ -46,8 +48,15 @@ class ArFr(Potential):
         """-log(2 pi) / 2, the limit of Phi - F_R at infinity."""
         return -math.log(2 * math.pi) / 2
 
-    def ratio_bound(self, dtype: torch.dtype = torch.float64) -> float | None:
-        """nu^-3 at order 2 for nu >= 10/9 (Theorem thm:a2, eq. a2-bound); None elsewhere."""
-        if self.order == 2 and self.nu >= Fraction(10, 9):
-            return float(1 / self.nu**3)
-        return None
+    def ratio_certificate(self, dtype: torch.dtype = torch.float64) -> Certificate:
+        """At order 2 below nu^-3 of Theorem thm:a2, and close to what is attained: about 0.0835 nu^-3; needs nu from about 1 on."""
+        least = first_order(1, self.order)
+        hypothesis = f"order {self.order} around nu, nu >= {float(least):g}"
+        error = slope_error(self._expansion) if self.nu >= least else None
+        if error is None:
+            reason = (
+                f"order {self.order} around nu has a theorem for nu >= {float(least):g} (dim >= {math.ceil(2 * least + 2)}), got nu = {float(self.nu):g}; "
+                "use realization='paired', which has one at every dim"
+            )
+            return Certificate(RATIO_ERROR, None, hypothesis, PAGE, "none", reason)
+        return Certificate(RATIO_ERROR, upwards(error.size), hypothesis, PAGE, "proven", relative_bound=upwards(error.relative))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 from math import comb
+from typing import NamedTuple
 
 Polynomial = tuple[Fraction, ...]  # coefficients, constant term first
 _Integers = list[int]
@@ -123,27 +124,40 @@ def quotient_at_one(q: Polynomial) -> Polynomial:
     return tuple(reversed(quotient)) or (Fraction(0),)
 
 
-def economise(coefficients: Polynomial, tol: Fraction) -> tuple[Polynomial, Fraction]:
-    """The polynomial of least degree within `tol` on [0, 1] that dropping Chebyshev terms gives, and a bound of the change.
+class Economised(NamedTuple):
+    """A shortened polynomial, and sum |b_j| and sum j |b_j| over the Chebyshev terms b_j T_j(2 t - 1) that were dropped.
 
-    t^i = 4^-i sum_{|j| <= i} binom(2 i, i - j) T_|j|(2 t - 1), exactly; |T_j| <= 1 makes the sum of the dropped coefficients a bound.
+    Since |T_j| <= 1, the first sum bounds the change; the second bounds its derivative by sum j |b_j| / sqrt(t (1 - t)).
+    """
+
+    polynomial: Polynomial
+    change: Fraction
+    rate: Fraction
+
+
+def economise(coefficients: Polynomial, tol: Fraction) -> Economised:
+    """The polynomial of least degree within `tol` on [0, 1] that dropping Chebyshev terms gives.
+
+    t^i = 4^-i sum_{|j| <= i} binom(2 i, i - j) T_|j|(2 t - 1), exactly.
     """
     chebyshev = [Fraction(0)] * len(coefficients)
     for i, a in enumerate(coefficients):
         for j in range(i + 1 if a else 0):
             chebyshev[j] += a * Fraction(comb(2 * i, i - j) * (2 if j else 1), 4**i)
-    change = Fraction(0)
+    change = rate = Fraction(0)
     while chebyshev and change + abs(chebyshev[-1]) <= tol:
-        change += abs(chebyshev.pop())
+        dropped = abs(chebyshev.pop())
+        change += dropped
+        rate += len(chebyshev) * dropped
     if not chebyshev:
-        return (Fraction(0),), change
+        return Economised((Fraction(0),), change, rate)
     # back to powers of t, with T_{j+1} = (4 t - 2) T_j - T_{j-1}
     below, current = [Fraction(1)], [Fraction(-1), Fraction(2)]
     total: Polynomial = (chebyshev[0],)
     for b in chebyshev[1:]:
         total = plus(total, tuple(b * q for q in current))
         below, current = current, list(plus(product((-2, 4), tuple(current)), tuple(below), -1))
-    return total, change
+    return Economised(total, change, rate)
 
 
 def around_half(coefficients: Polynomial) -> Polynomial:

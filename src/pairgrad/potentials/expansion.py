@@ -93,15 +93,20 @@ class Expansion:
         return self.nu + self.shift + (_HALF if self.beta == 0 else 0)
 
     @cached_property
-    def _tail(self) -> tuple[debye.Polynomial, Fraction]:
+    def _tail(self) -> debye.Economised:
         terms = {k: debye.polynomial(self.beta, k)[3:] for k in range(2, self.order + 1)}
         tail = debye.combine(terms, self.centre)
-        return debye.economise(tail, self.economy) if self.economy else (tail, Fraction(0))
+        return debye.economise(tail, self.economy) if self.economy else debye.Economised(tail, Fraction(0), Fraction(0))
 
     @property
     def economised_by(self) -> Fraction:
         """A bound on |T - T_n| over [0, 1], T_n the full polynomial of order n: the slope at order nu + m moves by at most v t^2 times it."""
-        return self._tail[1]
+        return self._tail.change
+
+    @property
+    def economised_rate(self) -> Fraction:
+        """|T' - T_n'| <= this over sqrt(t (1 - t))."""
+        return self._tail.rate
 
     @cached_property
     def exact(self) -> Coefficients:
@@ -109,7 +114,7 @@ class Expansion:
         numerators = [debye.numerator(self.beta, k) for k in (0, 1)]
         head = debye.combine({k: n[1:] for k, n in enumerate(numerators)}, c)
         curved_head = debye.combine({k: _curved_numerator(n)[1:] for k, n in enumerate(numerators)}, c)
-        tail = self._tail[0]
+        tail = self._tail.polynomial
         curved_tail = _curved_tail(tail)
         integral = debye.antiderivative(tail)
         both_heads = (Fraction(0), *debye.plus(head, curved_head))

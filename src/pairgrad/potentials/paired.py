@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import torch
 
+from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import DTYPES, integer_at_least
 from pairgrad.potentials.expansion import Expansion, potential_at_zero
 from pairgrad.potentials.plan import MAX_ORDER, plan
-from pairgrad.potentials.protocol import Potential
+from pairgrad.potentials.protocol import RATIO_ERROR, Potential
+from pairgrad.potentials.proven import PAGE, slope_error, upwards
 
 MAX_SHIFT = 64
 
@@ -56,3 +59,20 @@ class Paired(Potential):
     def depth(self) -> dict[torch.dtype, tuple[int, int]]:
         """(order, shift) per dtype."""
         return {dtype: (e.order, e.shift) for dtype, e in self._formulas.items()}
+
+    def ratio_certificate(self, dtype: torch.dtype = torch.float64) -> Certificate:
+        """A theorem for every nu >= 0, order and shift; order "auto" keeps it below the rounding of `dtype`."""
+        expansion = self._formulas[self.compute_dtype(dtype)]
+        shift = f", shift {expansion.shift}" if expansion.shift else ""
+        hypothesis = f"order {expansion.order} around nu + {expansion.shift + 0.5:g}{shift}, nu >= 0"
+        error = slope_error(expansion)
+        if error is None:
+            return Certificate(
+                RATIO_ERROR,
+                math.inf,
+                hypothesis,
+                PAGE,
+                "proven",
+                "the error before the shift may exceed 1, so the slope may have poles: lower the order",
+            )
+        return Certificate(RATIO_ERROR, upwards(error.size), hypothesis, PAGE, "proven", relative_bound=upwards(error.relative))

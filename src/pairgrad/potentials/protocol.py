@@ -8,9 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import HALF_DTYPES, floating_tensor, one_of
 from pairgrad.potentials import inverse, kernels
 from pairgrad.potentials.formulas import Formulas
+
+RATIO_ERROR = "sup over x >= 0 of |slope(x) - R(x)|"
 
 
 class Pair(NamedTuple):
@@ -45,6 +48,7 @@ class Potential(ABC):
     coherent: ClassVar[bool] = True
     to_rounding: bool = True  # the slope is R up to rounding
     invertible: bool = True  # the slope increases with x
+    _no_theorem: ClassVar[str] = "no error bound has been proven for it; use realization='paired'"
 
     nu: Fraction
     options: dict[str, Any]
@@ -68,9 +72,16 @@ class Potential(ABC):
     def offset(self) -> float:
         """The constant with Phi = value + offset, up to the error of the realization."""
 
+    def ratio_certificate(self, dtype: torch.dtype = torch.float64) -> Certificate:
+        """What is proven about sup over x >= 0 of |slope(x) - R(x)|, in exact arithmetic: the bound, its hypothesis, or why there is none."""
+        return Certificate(RATIO_ERROR, None, "", "", "none", f"realization {self.realization!r}: {self._no_theorem}")
+
     def ratio_bound(self, dtype: torch.dtype = torch.float64) -> float | None:
-        """A proven bound of sup over x >= 0 of |slope(x) - R(x)| in exact arithmetic, or None where there is no theorem."""
-        return None
+        """A proven bound of sup over x >= 0 of |slope(x) - R(x)|, or None where there is no theorem (`ratio_certificate` says why).
+
+        A theorem about the formulas that run for tensors of `dtype`, in exact arithmetic; the rounding of their evaluation comes on top.
+        """
+        return self.ratio_certificate(dtype).bound
 
     # What everybody uses ----------------------------------------------------------------------------------------------
 

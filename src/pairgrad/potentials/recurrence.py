@@ -18,6 +18,10 @@ from pairgrad.potentials.protocol import Pair, Potential
 
 class _Recurrence(Potential):
     invertible = False
+    _no_theorem = (
+        "its finite start has no useful bound over the whole axis, because its ratio leaves R as x grows (eqs. miller-odd-asymptotic, "
+        "miller-even-asymptotic); use realization='paired'"
+    )
     _formulas: Miller
 
     def __init__(

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from pairgrad.ground.arithmetic import Arithmetic, Number
+from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import floating_tensor, integer_at_least, one_of
-from pairgrad.potentials.protocol import Potential
+from pairgrad.potentials.protocol import RATIO_ERROR, Potential
 
 _QUANTITIES = ("value", "slope", "curvature", "complement", "difference", "secant")
 
@@ -172,6 +173,6 @@ class Reference(Potential):
         tensors = [floating_tensor("points", p) for p in points]
         return self._balls.apply(quantity, *torch.broadcast_tensors(*tensors))
 
-    def ratio_bound(self, dtype: torch.dtype = torch.float64) -> float | None:
+    def ratio_certificate(self, dtype: torch.dtype = torch.float64) -> Certificate:
         """0: it is the ratio."""
-        return 0.0
+        return Certificate(RATIO_ERROR, 0.0, "nu >= 0", "eq. potential-identity", "proven", relative_bound=0.0)

@@ -1,0 +1,1 @@
+"""Theorems about the realizations, as functions that can be evaluated and checked."""

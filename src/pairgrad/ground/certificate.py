@@ -1,0 +1,36 @@
+"""What a statement about an error consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A bound with everything one needs to rely on it.
+
+    `proven` bounds are theorems about exact arithmetic; `measured` ones are the largest value seen, under the conditions of `hypothesis`.
+    Where nothing is known, `bound` is None and `reason` says why and what to use instead.
+    """
+
+    quantity: str  # what is bounded
+    bound: float | None
+    hypothesis: str  # when it holds
+    equation: str  # the label of the equation in the paper, or the page of the documentation, that states it
+    status: Literal["proven", "measured", "none"]
+    reason: str = ""
+    relative_bound: float | None = None  # of the same quantity over the exact one
+
+    def __post_init__(self) -> None:
+        if (self.bound is None) != (self.status == "none"):
+            raise ValueError(
+                f"a certificate has a bound exactly if its status is not 'none', got bound={self.bound} and status={self.status!r}"
+            )
+        if self.bound is None and not self.reason:
+            raise ValueError("a certificate without a bound needs a reason")
+
+    def __str__(self) -> str:
+        if self.bound is None:
+            return f"{self.quantity}: no bound. {self.reason}"
+        return f"{self.quantity} <= {self.bound:.4g} ({self.status}; {self.hypothesis}; {self.equation})"
