@@ -7,12 +7,13 @@ from fractions import Fraction
 import flint
 import pytest
 
-from pairgrad.certificates.curves import Curve, polynomial, working_precision
+from pairgrad.certificates.curves import PRECISION, Curve, polynomial
+from pairgrad.ground.balls import working_precision
 
 
 @pytest.fixture(autouse=True)
 def _precision():
-    with working_precision():
+    with working_precision(PRECISION):
         yield
 
 

@@ -12,8 +12,9 @@ import torch
 
 import pairgrad as pg
 from pairgrad.certificates import ratio
-from pairgrad.certificates.curves import Curve, polynomial, working_precision
+from pairgrad.certificates.curves import PRECISION, Curve, polynomial
 from pairgrad.ground.arithmetic import BallArithmetic
+from pairgrad.ground.balls import working_precision
 from pairgrad.ground.certificate import Certificate
 from pairgrad.potentials import debye, proven
 from pairgrad.potentials.expansion import Expansion
@@ -28,7 +29,7 @@ UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 
 @pytest.fixture
 def precision():
-    with working_precision():
+    with working_precision(PRECISION):
         yield
 
 

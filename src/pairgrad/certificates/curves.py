@@ -8,48 +8,31 @@ constant is met on each, or until a point is found that exceeds it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pairgrad.ground.balls import flint
 
-_PRECISION = 192  # bits; the coefficients of g_26 cancel by 40 of them
+PRECISION = 192  # bits; the coefficients of g_26 cancel by 40 of them
 _SMALLEST_BOX = Fraction(1, 2**40)
 _MOST_BOXES = 100_000
 
 
-def _flint() -> Any:
-    try:
-        import flint
-    except ImportError:
-        raise ImportError("proofs need python-flint: pip install 'pairgrad[reference]'") from None
-    return flint
-
-
-@contextmanager
-def working_precision(bits: int = _PRECISION) -> Iterator[Any]:
-    """python-flint at a precision of `bits`, which is global to it, restored on leaving."""
-    flint = _flint()
-    before = flint.ctx.prec
-    try:
-        flint.ctx.prec = bits
-        yield flint
-    finally:
-        flint.ctx.prec = before
-
-
 def rational(value: Fraction | int) -> Any:
     """The number as a `flint.fmpq`."""
-    return _flint().fmpq(Fraction(value).numerator, Fraction(value).denominator)
+    return flint().fmpq(Fraction(value).numerator, Fraction(value).denominator)
+
+
+def ball(middle: Fraction | int, reach: Fraction | int = 0) -> Any:
+    """The ball around `middle` of radius `reach`, as a `flint.arb`."""
+    return flint().arb(rational(middle), rational(reach))
 
 
 def polynomial(coefficients: Sequence[Fraction | int]) -> Any:
     """The polynomial, constant term first, as a `flint.fmpq_poly`."""
-    return _flint().fmpq_poly([rational(c) for c in coefficients])
+    return flint().fmpq_poly([rational(c) for c in coefficients])
 
 
 @dataclass(frozen=True)
@@ -73,7 +56,7 @@ class Curve:
 
     @cached_property
     def _balls(self) -> Any:
-        return _flint().arb_poly(self.numerator)
+        return flint().arb_poly(self.numerator)
 
     @cached_property
     def derivative(self) -> Curve:
@@ -86,14 +69,13 @@ class Curve:
 
     def over(self, low: Fraction, high: Fraction) -> Any:
         """A ball that contains the values on [low, high]."""
-        flint = _flint()
         middle, reach = (low + high) / 2, (high - low) / 2
-        shifted = self._balls(flint.arb_poly([rational(middle), rational(reach)])).coeffs() or [flint.arb(0)]
-        spread = flint.arb(0)
+        shifted = self._balls(flint().arb_poly([rational(middle), rational(reach)])).coeffs() or [flint().arb(0)]
+        spread = flint().arb(0)
         for coefficient in shifted[1:]:
             spread += abs(coefficient)
-        ball = shifted[0] + flint.arb(0, spread.upper())
-        return ball / flint.arb(rational(1 + middle), rational(reach)) ** self.power if self.power else ball
+        around = shifted[0] + flint().arb(0, spread.upper())
+        return around / ball(1 + middle, reach) ** self.power if self.power else around
 
     def at_most(self, bound: Fraction, weight: Literal["1", "v"] = "1") -> Outcome:
         """Prove |curve| <= bound on [0, 1], or |curve| sqrt(1 - t^2) <= bound with the weight v.
@@ -101,8 +83,7 @@ class Curve:
         A supremum that is attained at the end of a box is recognised there: if the derivative has one sign on the box, the two ends are compared
         exactly.
         """
-        flint = _flint()
-        limit = flint.arb(rational(bound))
+        limit = ball(bound)
         boxes, margin = 0, 1.0
         pending = [(Fraction(0), Fraction(1))]
         while pending:
@@ -110,7 +91,7 @@ class Curve:
             boxes += 1
             largest = abs(self.over(low, high))
             if weight == "v":
-                largest = largest * flint.arb(rational(1 - low * low)).sqrt()
+                largest = largest * ball(1 - low * low).sqrt()
             if largest <= limit:
                 margin = min(margin, float((limit - largest).lower() / limit))
                 continue

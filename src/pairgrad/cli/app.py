@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -25,21 +27,72 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
     pass
 
 
+@contextmanager
+def _explained(command: str, output: Path | None = None) -> Iterator[None]:
+    """Missing extras, unknown names and directories that cannot be written: a sentence and exit code 2 instead of a traceback."""
+    from pairgrad.experiments.catalogue import UnknownName
+
+    try:
+        yield
+    except (ImportError, UnknownName) as error:
+        typer.echo(f"pairgrad {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        typer.echo(
+            f"pairgrad {command}: cannot write to {output}: {error.strerror or error}; choose another directory with --output", err=True
+        )
+        raise typer.Exit(2) from None
+
+
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the table and the picture.")] = Path("pairgrad-demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the tables and the picture.")] = Path("pairgrad-demo"),
 ) -> None:
-    """Show the problem, the certificate and the cure: one value with two slopes, a table against ball arithmetic, a picture."""
-    try:
+    """Show the problem, the certificate and the cure: one value with two slopes, the paper's tables recomputed, a picture."""
+    with _explained("demo", output):
         from pairgrad.cli.demo import run
 
         run(output)
-    except ImportError as error:
-        typer.echo(f"pairgrad demo: {error}", err=True)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        typer.echo(f"pairgrad demo: cannot write to {output}: {error.strerror or error}; choose another directory with --output", err=True)
-        raise typer.Exit(2) from None
+
+
+@app.command()
+def tables(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the CSV and Markdown files.")] = Path("pairgrad-tables"),
+    only: Annotated[list[str] | None, typer.Option("--only", help="Name of a table; repeat for several.", metavar="NAME")] = None,
+) -> None:
+    """Recompute the paper's tables and set the published numbers beside them."""
+    with _explained("tables", output):
+        from pairgrad.cli.tables import run
+
+        run(output, only)
+
+
+@app.command()
+def figures(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the pictures and their data.")] = Path("pairgrad-figures"),
+    only: Annotated[list[str] | None, typer.Option("--only", help="Name of a figure; repeat for several.", metavar="NAME")] = None,
+) -> None:
+    """Draw the paper's numerical figures anew, as SVG, PNG and PDF, each with its data and its caption."""
+    with _explained("figures", output):
+        from pairgrad.cli.figures import run
+
+        run(output, only)
+
+
+@app.command()
+def certify(
+    dim: Annotated[int | None, typer.Option(help="Feature dimension of a potential to certify.")] = None,
+    nu: Annotated[float | None, typer.Option(help="Bessel order, instead of --dim.")] = None,
+    order: Annotated[int | None, typer.Option(help="Order of the expansion; without it, the order that 'paired' chooses.")] = None,
+    shift: Annotated[int | None, typer.Option(help="Order shift of 'paired', with --order.")] = None,
+    max_order: Annotated[int, typer.Option(help="Without --dim and --nu: prove orders 1 to this one.")] = 8,
+) -> None:
+    """Prove the error bounds of the Bessel ratio again, in ball arithmetic: for all x and nu, or for one potential. Exit code 1: a proof failed."""
+    with _explained("certify"):
+        from pairgrad.cli.certify import run
+
+        if not run(dim, nu, order, shift, max_order):
+            raise typer.Exit(1)
 
 
 @app.command()

@@ -11,19 +11,12 @@ import numpy as np
 import torch
 
 from pairgrad.ground.arithmetic import Arithmetic, Number
+from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import floating_tensor, integer_at_least, one_of
 from pairgrad.potentials.protocol import RATIO_ERROR, Potential
 
 _QUANTITIES = ("value", "slope", "curvature", "complement", "difference", "secant")
-
-
-def _flint() -> Any:
-    try:
-        import flint
-    except ImportError:
-        raise ImportError("realization 'reference' needs python-flint: pip install 'pairgrad[reference]'") from None
-    return flint
 
 
 @dataclass(frozen=True)
@@ -34,8 +27,7 @@ class Balls:
     digits: int
 
     def _order(self) -> Any:
-        flint = _flint()
-        return flint.arb(flint.fmpq(self.nu.numerator, self.nu.denominator))
+        return flint().arb(flint().fmpq(self.nu.numerator, self.nu.denominator))
 
     def _phi(self, x: Any) -> Any:
         nu = self._order()
@@ -56,27 +48,23 @@ class Balls:
         return 1 - ratio * ratio - (2 * nu + 1) * ratio / x
 
     def _enclose(self, function: Callable[..., Any], *points: Any) -> Any:
-        flint = _flint()
         wanted = int(self.digits * 3.33) + 4
-        before = flint.ctx.prec
-        try:
-            flint.ctx.prec = 2 * wanted + 64
-            while True:
+        bits = 2 * wanted + 64
+        while True:
+            with working_precision(bits):
                 ball = function(*points)
-                if ball.rel_accuracy_bits() >= wanted:
-                    return ball
-                if flint.ctx.prec > 1 << 17:
-                    raise ArithmeticError(f"no enclosure with {self.digits} digits at {points} for nu = {self.nu}; the best is {ball}")
-                flint.ctx.prec *= 2
-        finally:
-            flint.ctx.prec = before
+            if ball.rel_accuracy_bits() >= wanted:
+                return ball
+            if bits > 1 << 17:
+                raise ArithmeticError(f"no enclosure with {self.digits} digits at {points} for nu = {self.nu}; the best is {ball}")
+            bits *= 2
 
     def value_ball(self, x: Any) -> Any:
         return self._enclose(self._phi, abs(x))
 
     def slope_ball(self, x: Any) -> Any:
         if x == 0:
-            return _flint().arb(0)
+            return flint().arb(0)
         ball = self._enclose(self._ratio, abs(x))
         return -ball if x < 0 else ball
 
@@ -85,30 +73,30 @@ class Balls:
 
     def complement_ball(self, x: Any) -> Any:
         if x == 0:
-            return _flint().arb(1)
+            return flint().arb(1)
         return self._enclose(lambda y: 1 - self._ratio(y), abs(x))
 
     def difference_ball(self, a: Any, b: Any) -> Any:
         a, b = abs(a), abs(b)
-        return _flint().arb(0) if a == b else self._enclose(lambda p, q: self._phi(q) - self._phi(p), a, b)
+        return flint().arb(0) if a == b else self._enclose(lambda p, q: self._phi(q) - self._phi(p), a, b)
 
     def secant_ball(self, a: Any, b: Any) -> Any:
         if a == b:
             return self.slope_ball(a)
         if a == -b:
-            return _flint().arb(0)
+            return flint().arb(0)
         return self._enclose(lambda p, q: (self._phi(abs(q)) - self._phi(abs(p))) / (q - p), a, b)
 
     def apply(self, quantity: str, *points: torch.Tensor) -> np.ndarray:
         """Enclosures at every element, as an object array."""
-        flint = _flint()
         arrays = [p.detach().cpu().to(torch.float64).numpy() for p in points]
         result = np.empty(arrays[0].shape, dtype=object)
+        arb = flint().arb
         function = getattr(self, f"{quantity}_ball")
         for index in np.ndindex(arrays[0].shape):
             numbers = [float(array[index]) for array in arrays]
             finite = bool(np.all(np.isfinite(numbers)))
-            result[index] = function(*map(flint.arb, numbers)) if finite else flint.arb("nan")
+            result[index] = function(*map(arb, numbers)) if finite else arb("nan")
         return result
 
     def _evaluate(self, quantity: str, ops: Arithmetic, *points: Number) -> Number:

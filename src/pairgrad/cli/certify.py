@@ -1,0 +1,129 @@
+"""`pairgrad certify`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import pairgrad as pg
+from pairgrad.certificates import ratio
+from pairgrad.certificates.ratio import Proof
+from pairgrad.cli.show import progress
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+def run(dim: int | None, nu: float | None, order: int | None, shift: int | None, max_order: int) -> bool:
+    """Prove what was asked for and print it; False if a proof failed."""
+    console = Console()
+    try:
+        if dim is None and nu is None:
+            if shift is not None:
+                raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {shift} alone")
+            if order is not None:
+                return _orders(console, range(order, order + 1))
+            return _orders(console, range(1, max_order + 1))
+        return _potentials(console, dim, nu, order, shift)
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _orders(console: Console, orders: range) -> bool:
+    started, proofs = time.perf_counter(), []
+    if not orders or orders[-1] > ratio.MAX_ORDER or orders[0] < 1:
+        raise ValueError(f"orders from 1 to {ratio.MAX_ORDER} can be proven, got {orders[-1] if orders else 0}")
+    with progress(console, "proving", 2 * len(orders)) as tick:
+        for family in ratio.FAMILIES:
+            for order in orders:
+                proofs.append((family, order, ratio.prove_order(family, order)))
+                tick()
+    console.print(Text("R = I_{nu+1} / I_nu and its uniform expansion A_n, all x >= 0, all nu >= nu_0:", style="bold"))
+    console.print("  |R - A_n| <= leading / c^(n+1) + next / c^(n+2)")
+    console.print("  |R - A_n| <= B v / c^(n+1),  v = x / sqrt(c^2 + x^2)")
+    console.print("  c = nu + 1/2 (midpoint family, 'paired') or c = nu (centred, 'arfr')\n")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""):
+        table.add_column(heading, justify="left" if heading in ("family", "") else "right", no_wrap=True)
+    for family, order, proof in proofs:
+        numbers = [f"{float(proof.constants[name]):.4g}" for name in ("nu_0", "leading", "next", "relative")]
+        verdict = Text("proven") if proof.holds else Text("FAILED", style="bold red")
+        table.add_row(family, str(order), *numbers, f"{proof.margin:.1e}", f"{proof.seconds:.2f}", verdict)
+    console.print(table)
+    _failures(console, [proof for _, _, proof in proofs])
+    console.print("\nmargin: the share of the inward pull at the barrier that the residual leaves")
+    console.print(f"{sum(proof.holds for _, _, proof in proofs)} of {len(proofs)} proven in {time.perf_counter() - started:.1f} s")
+    return all(proof.holds for _, _, proof in proofs)
+
+
+def _potentials(console: Console, dim: int | None, nu: float | None, order: int | None, shift: int | None) -> bool:
+    if dim is not None and nu is not None:
+        raise ValueError(f"give --dim or --nu, not both, got --dim {dim} and --nu {nu}")
+
+    def build(**options: Any) -> pg.Potential:
+        return pg.potential(dim, **options) if nu is None else pg.potential(nu=nu, **options)
+
+    given = {} if shift is None else {"shift": shift}
+    if order is None:
+        pot = build(**given)
+        proven = [_potential(console, pot, dtype, f"{pot!r}, {name}") for name, dtype in _DTYPES.items()]
+        return all(proven)
+    pot, held = build(order=order, **given), []
+    if shift is None and pot.nu > 0:
+        paper = build(realization="arfr", order=order)
+        held += [_general(console, "centred", order), _potential(console, paper, torch.float64, repr(paper))]
+    held += [_general(console, "midpoint", order), _potential(console, pot, torch.float64, repr(pot))]
+    return all(held)
+
+
+def _general(console: Console, family: str, order: int) -> bool:
+    proof = _proven(console, lambda: ratio.prove_order(family, order))
+    console.print(Text(f"Theorem, order {order}, {family} family", style="bold"))
+    _explain(console, proof)
+    return proof.holds
+
+
+def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: str) -> bool:
+    console.print(Text(label, style="bold"))
+    certificate = pot.ratio_certificate(dtype)
+    if certificate.bound is None or certificate.bound == float("inf"):
+        console.print(Text(f"  no bound: {certificate.reason}\n"), soft_wrap=True)
+        return True
+    proof = _proven(console, lambda: ratio.prove_potential(pot, dtype))
+    _explain(console, proof)
+    attained = ratio.measured_ratio_error(pot, dtype).bound or 0.0
+    factor = f"; the bound is {certificate.bound / attained:.3g} times that" if attained else ""
+    console.print(Text(f"  attained    {attained:.4g}, measured in balls on 121 concentrations{factor}"), soft_wrap=True)
+    console.print(Text(f"  relative    |slope - R| <= {certificate.relative_bound:.4g} R"))
+    console.print("  rounding    not in these bounds: docs/certificates.md\n")
+    return proof.holds
+
+
+def _proven(console: Console, prove: Callable[[], Proof]) -> Proof:
+    with console.status("proving"):
+        return prove()
+
+
+def _explain(console: Console, proof: Proof) -> None:
+    verdict = f"proven in {proof.seconds:.2f} s" if proof.holds else "NOT PROVEN"
+    console.print(Text(f"  {proof.statement}", style="" if proof.holds else "red"), soft_wrap=True)
+    console.print(Text(f"  hypothesis  {proof.hypothesis}"))
+    console.print(Text("  constants   " + ", ".join(f"{name} = {float(value):.4g}" for name, value in proof.constants.items())))
+    for name in dict.fromkeys(step.name for step in proof.steps):
+        steps = [step for step in proof.steps if step.name == name]
+        console.print(Text(f"  checked     {name}: {sum(step.holds for step in steps)} of {len(steps)} hold"))
+    _failures(console, [proof])
+    console.print(Text(f"  {verdict}; margin of the barrier {proof.margin:.1e}"))
+
+
+def _failures(console: Console, proofs: list[Proof]) -> None:
+    for proof in proofs:
+        for step in proof.failures():
+            console.print(Text(f"  failed      {step.name}: {step.statement} {step.detail}", style="red"))

@@ -1,0 +1,76 @@
+"""Every table and figure by name, with how many steps it takes: what the commands offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pairgrad.experiments import constants, fidelity, parity
+from pairgrad.experiments.complexity import complexity
+from pairgrad.experiments.figures import clipped_defect, concentration_depth, cubic_decay, style, value_and_slope
+from pairgrad.experiments.figures import complexity as complexity_figure
+from pairgrad.experiments.published import DIMENSIONS
+from pairgrad.experiments.table import Table, Tick
+
+Item = TypeVar("Item")
+
+
+class UnknownName(LookupError):
+    """There is no table or figure of that name."""
+
+
+@dataclass(frozen=True)
+class TableRecipe:
+    """`make` computes the table and calls its argument `steps` times."""
+
+    steps: int
+    make: Callable[[Tick], Table]
+
+
+@dataclass(frozen=True)
+class FigureRecipe:
+    """`data` computes what is drawn and calls its argument `steps` times; `draw` draws nothing but that."""
+
+    steps: int
+    data: Callable[[Tick], Table]
+    draw: Callable[[Any, Table], Any]
+
+    def save(self, table: Table, directory: Path) -> list[Path]:
+        """Draw the figure and write its files."""
+        plt = style.pyplot()
+        with plt.rc_context(style.SETTINGS):
+            figure = self.draw(plt, table)
+            try:
+                return style.save(figure, table, directory)
+            finally:
+                plt.close(figure)
+
+
+TABLES: Mapping[str, TableRecipe] = {
+    "ratio-fidelity": TableRecipe(len(DIMENSIONS), fidelity.ratio_fidelity),
+    "difference-fidelity": TableRecipe(len(DIMENSIONS), fidelity.difference_fidelity),
+    "parity": TableRecipe(4, parity.parity),
+    "constants": TableRecipe(constants.STEPS, constants.constants),
+    "complexity": TableRecipe(len(DIMENSIONS), complexity),
+}
+
+FIGURES: Mapping[str, FigureRecipe] = {
+    "value-and-slope": FigureRecipe(1, value_and_slope.data, value_and_slope.draw),
+    "cubic-decay": FigureRecipe(len(DIMENSIONS), cubic_decay.data, cubic_decay.draw),
+    "concentration-depth": FigureRecipe(
+        len(concentration_depth.DIMENSIONS) * len(concentration_depth.DEPTHS), concentration_depth.data, concentration_depth.draw
+    ),
+    "clipped-defect": FigureRecipe(len(clipped_defect.ORDERS), clipped_defect.data, clipped_defect.draw),
+    "complexity": FigureRecipe(len(DIMENSIONS), complexity_figure.data, complexity_figure.draw),
+}
+
+
+def chosen(known: Mapping[str, Item], names: Iterable[str] | None, kind: str) -> dict[str, Item]:
+    """The entries of those names, in the order of the catalogue, or all where none is named."""
+    wanted = list(names or known)
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise UnknownName(f"no {kind} is called {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+    return {name: item for name, item in known.items() if name in wanted}

@@ -1,0 +1,1 @@
+"""Figures: each module computes a table and draws it."""

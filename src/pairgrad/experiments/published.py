@@ -1,0 +1,94 @@
+"""Every number of the paper that the tables and figures stand beside, as printed, with the LaTeX label of where it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One printed number: its text, which says how many digits it has, and the label of its place; the label of a number that is not in the paper
+    says where it comes from."""
+
+    text: str
+    label: str
+
+    def __float__(self) -> float:
+        return float(self.text)
+
+    def same_digits(self, ours: float) -> bool:
+        """Whether `ours`, rounded to as many digits as were printed, is the printed number.
+
+        Examples:
+            >>> Printed("2.74e-06", "tab:any").same_digits(2.7449e-6), Printed("2.74e-06", "tab:any").same_digits(2.7451e-6)
+            (True, False)
+        """
+        printed = Decimal(self.text)
+        digits = len(printed.as_tuple().digits) - 1
+        return f"{Decimal(ours):.{digits}e}" == f"{printed:.{digits}e}"
+
+
+@dataclass(frozen=True)
+class PrintedColumn(Generic[Key]):
+    """A column of a printed table."""
+
+    label: str
+    texts: Mapping[Key, str]
+
+    def __getitem__(self, key: Key) -> Printed:
+        return Printed(self.texts[key], self.label)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.texts)
+
+
+DIMENSIONS = (64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def _by_dimension(label: str, *texts: str) -> PrintedColumn[int]:
+    return PrintedColumn(label, dict(zip(DIMENSIONS, texts, strict=True)))
+
+
+# Ratio fidelity: largest absolute errors over 61 concentrations. CUSF [Plesner_2024] ran in CPU float64; it is not a dependency here.
+_RATIO = "tab:dimension-main"
+RATIO_CUSF = _by_dimension(_RATIO, "3.37e-12", "2.38e-11", "2.29e-11", "1.85e-11", "2.45e-11", "8.87e-11", "5.76e-10")
+RATIO_ARFR = _by_dimension(_RATIO, "2.74e-06", "3.29e-07", "4.03e-08", "4.99e-09", "6.21e-10", "7.74e-11", "9.66e-12")
+RATIO_CERTIFICATE = _by_dimension(_RATIO, "3.36e-05", "4.00e-06", "4.88e-07", "6.03e-08", "7.49e-09", "9.34e-10", "1.17e-10")
+
+# Unit-length potential differences, over the same concentrations. Log-Miller and CUSF ran in float64, AR/FR in 60 digits.
+_DIFFERENCE = "tab:endpoint-scaling"
+DIFFERENCE_LOG_MILLER = _by_dimension(_DIFFERENCE, "3.36e-04", "8.29e-05", "2.06e-05", "5.13e-06", "1.28e-06", "2.11e-07", "7.25e-09")
+DIFFERENCE_CUSF = _by_dimension(_DIFFERENCE, "1.89e-12", "8.47e-12", "2.31e-11", "9.72e-12", "3.21e-11", "9.67e-11", "1.73e-10")
+DIFFERENCE_ARFR = _by_dimension(_DIFFERENCE, "2.76e-06", "3.30e-07", "4.04e-08", "5.00e-09", "6.21e-10", "7.74e-11", "9.67e-12")
+
+# Parity: by Bessel order, at x = 1e9 and start 2 nu.
+_PARITY = "tab:parity-counterfactual"
+PARITY_RAW = PrintedColumn(_PARITY, {63: "1.645e+05", 64: "6.208e-06", 255: "1.020e+04", 256: "9.856e-05"})
+PARITY_SIGN = {63: "+", 64: "-", 255: "+", 256: "-"}
+PARITY_PHASE = {63: "linear", 64: "inverse", 255: "linear", 256: "inverse"}
+PARITY_SCALED = PrintedColumn(_PARITY, {63: "1.645e-04", 64: "6.208e+03", 255: "1.020e-05", 256: "9.856e+04"})
+PARITY_LIMIT = PrintedColumn(_PARITY, {63: "1.645e-04", 64: "6.208e+03", 255: "1.020e-05", 256: "9.856e+04"})
+PARITY_ERROR = PrintedColumn(_PARITY, {63: "1.2e-11", 64: "1.3e-11", 255: "3.2e-09", 256: "3.3e-09"})
+
+FITTED_SLOPE = Printed("-3.02", "fig:dimension-error")
+
+# The two-class construction, dimension 128, by concentration.
+_TWO_CLASSES = "app:curl-proof"
+TWO_CLASS_RAW_RATIO = PrintedColumn(_TWO_CLASSES, {4032: "1.08748", 8064: "1.56080"})
+TWO_CLASS_DERIVATIVE = PrintedColumn(_TWO_CLASSES, {4032: "0.984317", 8064: "0.992073"})
+TWO_CLASS_ANTISYMMETRY = Printed("-1.93915e-03", _TWO_CLASSES)
+
+# The captured PATT state: dimension 512, start 2 nu, and its range of r / nu, as printed.
+CAPTURED_DIMENSION = 512
+CAPTURED_RANGE = (392.35, 393.11)
+CAPTURED_DEFECT = Printed("2.56e-03", "tab:captured-audit")
+CAPTURED_RATIO_ERROR = Printed("2.55e-03", "tab:captured-audit")
+COUNTERFACTUAL_DEFECT = Printed("2.55e-03", "tab:backward-counterfactual")
+
+# Not in the paper: computed by the team while it prepared this library, kept as a regression.
+CLIP_ONSET = PrintedColumn("(not in the paper)", {63: "2717.9", 255: "34906.3"})

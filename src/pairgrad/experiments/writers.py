@@ -1,0 +1,80 @@
+"""A table as files: CSV with whole numbers, Markdown for a reader."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from pairgrad.experiments.table import Cell, Table
+from pairgrad.ground.files import write_atomically
+
+
+def _stored(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return cell if isinstance(cell, str) else repr(cell)
+
+
+def to_csv(table: Table) -> str:
+    """A header of column keys, then the rows; floats with all their digits."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(column.key for column in table.columns)
+    writer.writerows([_stored(row[column.key]) for column in table.columns] for row in table.rows)
+    return buffer.getvalue()
+
+
+def to_markdown(table: Table) -> str:
+    """Title, caption, the shown columns, checks and notes."""
+    lines = [f"# {table.title}", "", f"{table.caption} In the paper: `{table.label}`.", ""]
+    lines.append(_line([column.heading for column in table.shown]))
+    lines.append(_line([_rule(table, column.key) for column in table.shown]))
+    lines += [_line([column.text(row[column.key]) for column in table.shown]) for row in table.rows]
+    return "\n".join(lines + _remarks(table)) + "\n"
+
+
+def to_caption(table: Table) -> str:
+    """The page of a figure drawn from the table: the picture, what it shows, and where its data are."""
+    picture = f"![{table.title}]({table.name}.png)"
+    caption = f"**{table.title}.** {table.caption} In the paper: `{table.label}`. Data: [{table.name}.csv]({table.name}.csv)."
+    return "\n".join([picture, "", caption, *_remarks(table)]) + "\n"
+
+
+def _remarks(table: Table) -> list[str]:
+    lines = ["", *(f"- {check}" for check in table.checks)] if table.checks else []
+    for note in table.notes:
+        lines += ["", note]
+    return lines
+
+
+def write(table: Table, directory: Path) -> list[Path]:
+    """`name`.csv and `name`.md in `directory`."""
+    stem = directory / table.name
+    return [
+        write_atomically(stem.with_suffix(".csv"), to_csv(table)),
+        write_atomically(stem.with_suffix(".md"), to_markdown(table)),
+    ]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _rule(table: Table, key: str) -> str:
+    return "---" if is_words(table, key) else "---:"
+
+
+def is_words(table: Table, key: str) -> bool:
+    """Whether a column holds words, which stand left, and not numbers, ours or printed."""
+    return any(isinstance(cell, str) and not _numeric(cell) for cell in table.column(key))
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

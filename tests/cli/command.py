@@ -1,0 +1,27 @@
+"""The command line: in a process of its own, as a user runs it, or in this one, where torch is loaded already."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from typer.testing import CliRunner, Result
+
+from pairgrad.cli.app import app
+
+
+def pairgrad(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `pairgrad ARGUMENTS` in a new process."""
+    return subprocess.run(
+        [sys.executable, "-c", "from pairgrad.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "120"},
+        check=False,
+    )
+
+
+def invoke(*arguments: str) -> Result:
+    """Run `pairgrad ARGUMENTS` here; an exception that the command does not explain is raised."""
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, arguments, catch_exceptions=False)

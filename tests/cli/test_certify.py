@@ -1,0 +1,83 @@
+"""`pairgrad certify` as a user runs it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from typer.testing import CliRunner
+
+from pairgrad.cli.app import app
+from pairgrad.potentials import proven
+from tests.cli.command import pairgrad
+
+
+def test_orders_one_to_eight_of_both_families():
+    done = pairgrad("certify")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    proven_lines = [line for line in lines if line and line[-1] == "proven"]
+    assert [(line[0], int(line[1])) for line in proven_lines] == [(f, n) for f in ("midpoint", "centred") for n in range(1, 9)]
+    order_two = next(line for line in proven_lines if line[:2] == ["centred", "2"])
+    assert float(order_two[2]) <= 10 / 9
+    assert float(order_two[3]) <= 0.0835
+    assert "16 of 16 proven" in done.stdout
+
+
+def test_one_dimension_and_order():
+    done = pairgrad("certify", "--dim", "512", "--order", "2")
+    assert done.returncode == 0, done.stderr
+    assert "|R - A_2| <= 0.08349 nu^-3 + 1.093 nu^-4" in done.stdout
+    assert "hypothesis  all x >= 0, all nu >= 1.11" in done.stdout
+    assert "|slope - R| <= 5.052e-09 for all x >= 0 (order 2, c = 255" in done.stdout
+    assert "the bound is 1.01 times that" in done.stdout
+    assert "margin of the barrier" in done.stdout
+
+
+def test_the_planned_potential_and_a_bessel_order():
+    done = pairgrad("certify", "--nu", "2.75")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("proven in") == 2
+    assert "nu=2.75, realization='paired'), float32" in done.stdout
+    assert "shift: 1 of 1 hold" in done.stdout
+
+
+def test_where_there_is_no_theorem_the_reason_is_given():
+    done = pairgrad("certify", "--dim", "4", "--order", "2")
+    assert done.returncode == 0, done.stderr
+    assert "no bound: order 2 around nu has a theorem for nu >= 1.09 (dim >= 5), got nu = 1" in done.stdout
+
+
+def test_a_falsified_constant_fails(monkeypatch):
+    """Exit code 1, and the step that failed is named."""
+    caches = (proven.barrier, proven._residual_bounds, proven._size_bounds, proven.slope_error, proven.first_order)
+    rows = list(proven.SUPREMA[1])
+    rows[2] = rows[2]._replace(size=Fraction("0.083"))
+    with monkeypatch.context() as patch:
+        patch.setitem(proven.SUPREMA, 1, tuple(rows))
+        for function in caches:
+            function.cache_clear()
+        result = CliRunner().invoke(app, ["certify", "--order", "2"])
+    for function in caches:
+        function.cache_clear()
+    assert result.exit_code == 1
+    assert "FAILED" in result.stdout
+    assert "|r_3| <= 0.083 exceeded at t = " in " ".join(result.stdout.split())
+    assert "1 of 2 proven" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dim", "4", "--nu", "2"], "give --dim or --nu, not both"),
+        (["--dim", "1"], "dim must be an integer >= 2"),
+        (["--max-order", "30"], "orders from 1 to 24 can be proven, got 30"),
+        (["--dim", "8", "--shift", "2"], "shift can be given only together with an explicit order"),
+        (["--shift", "2"], "--shift needs --dim or --nu"),
+    ],
+)
+def test_wrong_usage(arguments, message):
+    done = pairgrad("certify", *arguments)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,161 @@
+"""The figures: what is drawn, and that it is written."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from pathlib import Path
+
+import mpmath
+import pytest
+
+from pairgrad.experiments.catalogue import FIGURES, TABLES, UnknownName, chosen
+from pairgrad.experiments.complexity import complexity
+from pairgrad.experiments.table import Table
+
+from .finite import finite_start, relative_defect
+
+
+def counted(name: str) -> Table:
+    """The data of a figure, made with as many ticks as announced."""
+    ticks: list[None] = []
+    table = FIGURES[name].data(lambda: ticks.append(None))
+    assert len(ticks) == FIGURES[name].steps
+    assert table.name == name
+    return table
+
+
+@pytest.fixture(scope="module")
+def depth_map() -> Table:
+    return counted("concentration-depth")
+
+
+@pytest.fixture(scope="module")
+def defects() -> Table:
+    return counted("clipped-defect")
+
+
+def test_map_has_every_condition(depth_map: Table) -> None:
+    conditions = {(row["dim"], row["start_over_nu"], row["x_over_nu"]) for row in depth_map.rows}
+    assert len(depth_map.rows) == len(conditions) == 260
+    assert {c[0] for c in conditions} == {128, 256, 512, 1024}
+    assert {c[1] for c in conditions} == {2, 3, 4, 6, 8}
+    assert {c[2] for c in conditions} == {0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
+
+
+@pytest.mark.parametrize(
+    ("dim", "depth", "concentration", "digits"),
+    [
+        (128, 2, 0.25, 400),
+        (128, 3, 1024, 60),
+        (256, 2, 64, 60),
+        (512, 2, 512, 60),
+        (512, 4, 128, 60),
+        (1024, 8, 1024, 60),
+        (1024, 2, 16, 90),
+    ],
+)
+def test_map_against_mpmath(depth_map: Table, dim: int, depth: int, concentration: float, digits: int) -> None:
+    (row,) = [r for r in depth_map.rows if (r["dim"], r["start_over_nu"], r["x_over_nu"]) == (dim, depth, concentration)]
+    nu = dim // 2 - 1
+    wanted = float(relative_defect(nu, depth * nu, concentration * nu, digits))
+    assert row["log10_relative_defect"] == pytest.approx(wanted, abs=1e-12 * max(1, abs(wanted)))
+    assert row["drawn"] == pytest.approx(max(wanted, -16), abs=1e-12)
+
+
+def test_map_deeper_is_not_always_better(depth_map: Table) -> None:
+    """What the figure is for: at p = 128 and x = 1024 nu, depth 3 nu is worse than 2 nu."""
+    at = {row["start_over_nu"]: row["log10_relative_defect"] for row in depth_map.rows if row["dim"] == 128 and row["x_over_nu"] == 1024}
+    assert float(str(at[3])) > float(str(at[2])) + 2
+
+
+def test_clipped_defect_conditions(defects: Table) -> None:
+    assert len(defects.rows) == 130
+    for nu, onset in ((63, 2717.9), (255, 34906.3)):
+        rows = [row for row in defects.rows if row["nu"] == nu]
+        assert len(rows) == 65
+        ratios = [float(str(row["x_over_nu"])) for row in rows]
+        assert ratios[0] == pytest.approx(0.25, rel=1e-12)
+        assert ratios[-1] == pytest.approx(1e5, rel=1e-12)
+        steps = [b / a for a, b in itertools.pairwise(ratios)]
+        assert max(steps) == pytest.approx(min(steps), rel=1e-9)
+        for row in rows:
+            x, raw = float(str(row["x"])), float(str(row["raw_ratio"]))
+            assert row["clipped"] is (raw > 1) is (x > onset)
+            assert float(str(row["asymptote"])) == pytest.approx((nu + 1.5) / x, rel=1e-14)
+        last = rows[-1]
+        # the next term of the asymptote is smaller by nu / x = 1e-5, times a constant of size 1
+        assert float(str(last["defect"])) == pytest.approx(float(str(last["asymptote"])), rel=2e-5)
+        assert float(str(rows[0]["log10_defect"])) < -100
+        biggest = max(rows, key=lambda row: float(str(row["defect"])))
+        assert 0.8 < float(str(biggest["x"])) / onset < 1.3
+
+
+def test_cubic_decay_data() -> None:
+    table = counted("cubic-decay")
+    assert table.column("nu") == [31, 63, 127, 255, 511, 1023, 2047]
+    assert [f"{v:.2e}" for v in table.numbers("arfr_error")] == table.column("arfr_published")
+    assert all(check.held for check in table.checks)
+    assert "-2.996 against nu" in table.caption
+    assert "-3.016 against p" in table.caption
+
+
+def test_value_and_slope_data() -> None:
+    table = counted("value-and-slope")
+    rows = {float(str(row["x_over_nu"])): row for row in table.rows}
+    assert {16.0, 48.0, 80.0} <= set(rows)
+    assert rows[16.0]["supplied_complement"] == pytest.approx(rows[16.0]["own_complement"], rel=1e-3)
+    assert rows[80.0]["supplied_complement"] == 0
+    with mpmath.mp.workdps(40):
+        x = mpmath.mpf(80 * 63)
+        finite, exact = finite_start(63, 126, x), mpmath.besseli(64, x) / mpmath.besseli(63, x)
+        own, complement, value = float(1 - finite.derivative), float(1 - exact), float(finite.value - x)
+    assert rows[80.0]["own_complement"] == pytest.approx(own, rel=1e-12)
+    assert rows[80.0]["exact_complement"] == pytest.approx(complement, rel=1e-14)
+    assert rows[80.0]["value_minus_x"] == pytest.approx(value, rel=1e-12)
+    assert "43.1" in table.caption
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table) -> None:
+    computed = {"concentration-depth": depth_map, "clipped-defect": defects}
+    if name in computed:
+        table = computed[name]
+    elif name == "complexity":
+        table = complexity(dimensions=(64, 128), elements=64, repeats=1)
+    else:
+        table = FIGURES[name].data(lambda: None)
+    paths = FIGURES[name].save(table, tmp_path)
+    assert [path.name for path in paths] == [f"{name}.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")]
+    svg, png, pdf, data, page = paths
+    assert "<svg" in svg.read_text()
+    assert table.title in svg.read_text()
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert len(png.read_bytes()) > 10_000  # not an empty frame
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert b"CreationDate" not in pdf.read_bytes()
+    rows = list(csv.DictReader(data.read_text().splitlines()))
+    assert len(rows) == len(table.rows)
+    for stored, row in zip(rows, table.rows, strict=True):
+        assert all(float(stored[key]) == cell for key, cell in row.items() if isinstance(cell, float) and math.isfinite(cell))
+    assert f"]({name}.png)" in page.read_text()
+
+
+def test_equal_figures_are_equal_files_and_settings_stay(tmp_path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    table = complexity(dimensions=(64, 128), elements=64, repeats=1)
+    before = dict(plt.rcParams)
+    first, second = (FIGURES["complexity"].save(table, tmp_path / name) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert dict(plt.rcParams) == before
+    assert plt.get_fignums() == []
+
+
+def test_choosing() -> None:
+    assert list(chosen(TABLES, None, "table")) == list(TABLES)
+    assert list(chosen(TABLES, [], "table")) == list(TABLES)
+    assert list(chosen(TABLES, ["parity", "ratio-fidelity"], "table")) == ["ratio-fidelity", "parity"]
+    with pytest.raises(UnknownName, match=r"no table is called 'x', 'y'; there are ratio-fidelity, .*complexity"):
+        chosen(TABLES, ["x", "parity", "y"], "table")
