@@ -20,7 +20,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-peers accuracy docs clean
+.PHONY: help setup demo test test-all lint format bench bench-peers accuracy evidence docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
+
+evidence: $(SETUP_STAMP)  ## compute the paper's tables and figures anew, for the documentation
+	$(BIN)/pairgrad tables --output docs/evidence
+	$(BIN)/pairgrad figures --output docs/evidence
 
 clean:  ## remove .venv, caches and everything built
 	rm -rf $(VENV) build dist site htmlcov .coverage .pytest_cache .ruff_cache .hypothesis

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import flint
 import pytest
@@ -228,15 +230,20 @@ def test_another_recurrence_is_noticed(precision):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_every_plan_has_a_truncation_below_rounding(dtype):
-    """A theorem for every (shift, order) that the planner chooses: relative to R, in units of the rounding of the dtype."""
-    chosen = set()
+    """A theorem for all nu >= 0 at once, relative to R, in units of the rounding; and every (shift, order) that the planner chooses is inside it."""
+    everywhere = ratio.planned_bound(dtype)
+    assert everywhere.relative_bound <= PLANNED_TRUNCATION_ROUNDINGS * UNIT[dtype]
+    chosen, closest = set(), 0.0
     for nu in (*(Fraction(i, 4) for i in range(160)), *(Fraction(10) ** j for j in range(2, 9))):
         expansion = plan(nu, dtype)
         chosen.add((expansion.shift, expansion.order))
         error = proven.slope_error(expansion)
         assert error is not None
-        assert float(error.relative) <= PLANNED_TRUNCATION_ROUNDINGS * UNIT[dtype], (nu, expansion.order, expansion.shift)
+        assert error.size <= everywhere.bound, (nu, expansion.order, expansion.shift)
+        assert error.relative <= everywhere.relative_bound, (nu, expansion.order, expansion.shift)
+        closest = max(closest, float(error.relative) / everywhere.relative_bound)
     assert len(chosen) > 20
+    assert closest > 0.6
 
 
 def test_twenty_thousand_random_states():
@@ -430,3 +437,12 @@ def test_curves_of_the_terms_are_those_of_the_kernel(precision):
     numeric = (-(z + step) / (2 * (1 + (z + step) ** 2)) + (z - step) / (2 * (1 + (z - step) ** 2))) / (2 * step)
     assert float(terms.rate(1).at(t)) == pytest.approx(float(numeric), rel=1e-9)
     assert isinstance(terms.rate(1), Curve)
+
+
+def test_the_documented_constants_are_the_proven_ones():
+    page = (Path(__file__).parents[2] / "docs" / "certificates.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| (midpoint|centred) \| [1-8] \|", line)]
+    assert [(row[0], int(row[1])) for row in rows] == [(family, order) for family in FAMILIES for order in range(1, 9)]
+    for family, order, *documented in rows:
+        constants = ratio.prove_order(family, int(order)).constants
+        assert documented == [f"{float(constants[name]):.4g}" for name in ("nu_0", "leading", "next", "relative")]

@@ -122,7 +122,7 @@ def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table) -> N
     computed = {"concentration-depth": depth_map, "clipped-defect": defects}
     if name in computed:
         table = computed[name]
-    elif name == "complexity":
+    elif name == "complexity-certificate":
         table = complexity(dimensions=(64, 128), elements=64, repeats=1)
     else:
         table = FIGURES[name].data(lambda: None)
@@ -147,7 +147,7 @@ def test_equal_figures_are_equal_files_and_settings_stay(tmp_path: Path) -> None
 
     table = complexity(dimensions=(64, 128), elements=64, repeats=1)
     before = dict(plt.rcParams)
-    first, second = (FIGURES["complexity"].save(table, tmp_path / name) for name in "ab")
+    first, second = (FIGURES["complexity-certificate"].save(table, tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert dict(plt.rcParams) == before
     assert plt.get_fignums() == []
@@ -159,3 +159,8 @@ def test_choosing() -> None:
     assert list(chosen(TABLES, ["parity", "ratio-fidelity"], "table")) == ["ratio-fidelity", "parity"]
     with pytest.raises(UnknownName, match=r"no table is called 'x', 'y'; there are ratio-fidelity, .*complexity"):
         chosen(TABLES, ["x", "parity", "y"], "table")
+
+
+def test_tables_and_figures_can_share_a_directory() -> None:
+    """No file of a table has the name of a file of a figure."""
+    assert not set(TABLES) & set(FIGURES)

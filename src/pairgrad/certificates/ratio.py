@@ -31,7 +31,7 @@ from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import exact_number, integer_at_least, one_of
 from pairgrad.potentials import debye, proven
 from pairgrad.potentials.expansion import Expansion
-from pairgrad.potentials.plan import MAX_ORDER
+from pairgrad.potentials.plan import MAX_ORDER, TRUNCATION_TOL, truncation_estimate
 from pairgrad.potentials.protocol import RATIO_ERROR, Potential
 from pairgrad.potentials.reference import Balls
 
@@ -80,6 +80,41 @@ def measured_ratio_error(pot: Potential, dtype: torch.dtype = torch.float64, poi
             x = flint().arb(scale * 10 ** (4 * i / (points - 1) - 2))
             largest = max(largest, float(abs(formulas.slope(ops, x) - balls.slope_ball(x)).upper()))
     return Certificate(RATIO_ERROR, largest, f"{points} concentrations, x / c from 1e-2 to 1e2", "", "measured")
+
+
+def planned_bound(dtype: torch.dtype) -> Certificate:
+    """What holds for every potential with `order="auto"`, at all nu >= 0 at once.
+
+    An order n is chosen around a centre c only if the estimate of its truncation is below the tolerance there, that is for c >= c_n; a shift only
+    if no order is good enough without one, so with c < min c_n + 1. No part of the bound grows with c: the worst case of each order is at c_n, with as
+    much economy as the planner allows.
+    """
+    tol = TRUNCATION_TOL[dtype]
+    orders = range(1, MAX_ORDER - 1)
+    least = {order: _least_centre(order, tol) for order in orders}
+    size = relative = Fraction(0)
+    for order, centre in least.items():
+        economy = Fraction(tol) / 2
+        shifted = centre < min(least.values()) + 1
+        # the polynomial T has a degree below 3 n
+        depth = proven.Depth(0, order, centre, centre - Fraction(1, 2), shifted, economy, 3 * order * economy)
+        error = proven.least_error(depth)
+        if error is None:
+            raise AssertionError(f"no barrier stands at c = {float(centre)}")
+        size, relative = max(size, error.size), max(relative, error.relative)
+    quantity = f"{RATIO_ERROR} of every potential with order 'auto', {dtype}".replace("torch.", "")
+    return Certificate(quantity, proven.upwards(size), "nu >= 0", proven.PAGE, "proven", relative_bound=proven.upwards(relative))
+
+
+def _least_centre(order: int, tol: float) -> Fraction:
+    """A little below the c from which on the planner accepts `order` (`truncation_estimate` falls as c grows)."""
+    low, high = Fraction(1, 2), Fraction(1)
+    while truncation_estimate(high - Fraction(1, 2), order, 0) > tol:
+        low, high = high, 2 * high
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if truncation_estimate(middle - Fraction(1, 2), order, 0) > tol else (low, middle)
+    return max(low.limit_denominator(1000) - Fraction(1, 500), Fraction(1, 2))
 
 
 @dataclass(frozen=True)

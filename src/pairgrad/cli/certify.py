@@ -59,6 +59,10 @@ def _orders(console: Console, orders: range) -> bool:
     console.print(table)
     _failures(console, [proof for _, _, proof in proofs])
     console.print("\nmargin: the share of the inward pull at the barrier that the residual leaves")
+    for name, dtype in _DTYPES.items():
+        planned = ratio.planned_bound(dtype).relative_bound or 0.0
+        unit = torch.finfo(dtype).eps / 2
+        console.print(f"order 'auto', {name}: |slope - R| <= {planned:.3g} R = {planned / unit:.2f} u R for all nu >= 0, before rounding")
     console.print(f"{sum(proof.holds for _, _, proof in proofs)} of {len(proofs)} proven in {time.perf_counter() - started:.1f} s")
     return all(proof.holds for _, _, proof in proofs)
 

@@ -63,7 +63,7 @@ FIGURES: Mapping[str, FigureRecipe] = {
         len(concentration_depth.DIMENSIONS) * len(concentration_depth.DEPTHS), concentration_depth.data, concentration_depth.draw
     ),
     "clipped-defect": FigureRecipe(len(clipped_defect.ORDERS), clipped_defect.data, clipped_defect.draw),
-    "complexity": FigureRecipe(len(DIMENSIONS), complexity_figure.data, complexity_figure.draw),
+    "complexity-certificate": FigureRecipe(len(DIMENSIONS), complexity_figure.data, complexity_figure.draw),
 }
 
 

@@ -89,6 +89,3 @@ CAPTURED_RANGE = (392.35, 393.11)
 CAPTURED_DEFECT = Printed("2.56e-03", "tab:captured-audit")
 CAPTURED_RATIO_ERROR = Printed("2.55e-03", "tab:captured-audit")
 COUNTERFACTUAL_DEFECT = Printed("2.55e-03", "tab:backward-counterfactual")
-
-# Not in the paper: computed by the team while it prepared this library, kept as a regression.
-CLIP_ONSET = PrintedColumn("(not in the paper)", {63: "2717.9", 255: "34906.3"})

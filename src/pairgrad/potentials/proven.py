@@ -208,16 +208,27 @@ def _through(beta: int, order: int, wall: Barrier) -> Error:
     )
 
 
-def _carried_down(expansion: Expansion, error: Error) -> Error:
+class Depth(NamedTuple):
+    """What the error of an expansion depends on."""
+
+    beta: int
+    order: int
+    centre: Fraction
+    expanded: Fraction  # nu + m
+    shifted: bool
+    economy: Fraction  # sum |b_j| and sum j |b_j| of the dropped Chebyshev terms
+    economy_rate: Fraction
+
+
+def _carried_down(depth: Depth, error: Error) -> Error:
     """What is left of the error after economy and shift; `relative` becomes relative to R instead of v."""
-    c, m, top = expansion.centre, expansion.shift, expansion.nu + expansion.shift
-    economy, economy_rate = expansion.economised_by, expansion.economised_rate
-    size = error.size + ECONOMY_SIZE * economy
-    by_v = error.relative + economy
-    rate = error.rate + (ECONOMY_TURN * economy + ECONOMY_RATE * economy_rate) / c
+    c, top = depth.centre, depth.expanded
+    size = error.size + ECONOMY_SIZE * depth.economy
+    by_v = error.relative + depth.economy
+    rate = error.rate + (ECONOMY_TURN * depth.economy + ECONOMY_RATE * depth.economy_rate) / c
     a = (2 * top + 2) / c  # v / R <= sqrt(1 + a^2) <= a + 1 / (2 a), because R >= x / (2 (nu + m) + 2 + x)
     by_ratio = a + 1 / (2 * a)
-    if m:
+    if depth.shifted:
         # slope - R changes by -eta' / (1 - eta), eta = theta e, 0 <= theta <= R_{nu+m-1} <= 1, |theta'| <= 1 / (nu + m)
         added = rate / (1 - size)
         turned = 1 / top / (1 - size)
@@ -225,20 +236,25 @@ def _carried_down(expansion: Expansion, error: Error) -> Error:
     return error._replace(size=size, relative=by_ratio * by_v, rate=rate)
 
 
-@cache
-def slope_error(expansion: Expansion) -> Error | None:
-    """A bound of |slope - R| within a thousandth of the least that the barriers give, by the lowest such barrier; None where they give none."""
-    c, beta = expansion.centre, expansion.beta
-    walls = (barrier(beta, order, c) for order in range(LAST_TERM))
-    found = [_through(beta, expansion.order, wall) for wall in walls if wall is not None]
-    if not found:
-        return None
-    if expansion.shift:
-        # the denominator P of the shifted slope is positive only if the error is below 1
-        found = [error for error in found if error.size + ECONOMY_SIZE * expansion.economised_by < 1]
-    carried = [_carried_down(expansion, error) for error in found]
+def least_error(depth: Depth) -> Error | None:
+    """A bound of |slope - R| within a thousandth of the least that the barriers give, by the lowest such barrier; None where they give none.
+
+    It does not grow with the centre: what holds here holds around every larger centre with the same order and economy.
+    """
+    walls = (barrier(depth.beta, order, depth.centre) for order in range(LAST_TERM))
+    found = [_through(depth.beta, depth.order, wall) for wall in walls if wall is not None]
+    if depth.shifted:  # the denominator P of the shifted slope is positive only if the error is below 1
+        found = [error for error in found if error.size + ECONOMY_SIZE * depth.economy < 1]
+    carried = [_carried_down(depth, error) for error in found]
     least = min((error.size for error in carried), default=None)
     return next((error for error in carried if least is not None and error.size <= _GOOD_ENOUGH * least), None)
+
+
+@cache
+def slope_error(expansion: Expansion) -> Error | None:
+    """`least_error` of one expansion."""
+    e = expansion
+    return least_error(Depth(e.beta, e.order, e.centre, e.nu + e.shift, e.shift > 0, e.economised_by, e.economised_rate))
 
 
 @cache

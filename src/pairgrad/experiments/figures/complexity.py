@@ -15,6 +15,7 @@ def data(tick: Tick = lambda: None) -> Table:
     table = complexity(tick)
     return replace(
         table,
+        name="complexity-certificate",
         title="Deeper recurrence, tighter certificate",
         caption=(
             "Left: the paper's certificate 8/(p - 2)^3 and the bound proven here, of the ratio of AR/FR on the whole axis. Right: measured time of value and "
