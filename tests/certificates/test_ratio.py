@@ -232,6 +232,9 @@ def test_another_recurrence_is_noticed(precision):
 def test_every_plan_has_a_truncation_below_rounding(dtype):
     """A theorem for all nu >= 0 at once, relative to R, in units of the rounding; and every (shift, order) that the planner chooses is inside it."""
     everywhere = ratio.planned_bound(dtype)
+    proof = ratio.prove_plans(dtype)
+    assert proof.holds, proof.failures()
+    assert proof.bound == everywhere.bound
     assert everywhere.relative_bound <= PLANNED_TRUNCATION_ROUNDINGS * UNIT[dtype]
     chosen, closest = set(), 0.0
     for nu in (*(Fraction(i, 4) for i in range(160)), *(Fraction(10) ** j for j in range(2, 9))):

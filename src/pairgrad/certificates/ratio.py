@@ -89,21 +89,27 @@ def planned_bound(dtype: torch.dtype) -> Certificate:
     if no order is good enough without one, so with c < min c_n + 1. No part of the bound grows with c: the worst case of each order is at c_n, with as
     much economy as the planner allows.
     """
+    errors = _planned_errors(dtype)
+    size, relative = (max(getattr(error, part) for _, error in errors) for part in ("size", "relative"))
+    quantity = f"{RATIO_ERROR} of every potential with order 'auto', {dtype}".replace("torch.", "")
+    return Certificate(quantity, proven.upwards(size), "nu >= 0", proven.PAGE, "proven", relative_bound=proven.upwards(relative))
+
+
+def _planned_errors(dtype: torch.dtype) -> list[tuple[proven.Depth, proven.Error]]:
+    """The worst case of each order that the planner may choose."""
     tol = TRUNCATION_TOL[dtype]
-    orders = range(1, MAX_ORDER - 1)
-    least = {order: _least_centre(order, tol) for order in orders}
-    size = relative = Fraction(0)
+    least = {order: _least_centre(order, tol) for order in range(1, MAX_ORDER - 1)}
+    economy = Fraction(tol) / 2
+    found = []
     for order, centre in least.items():
-        economy = Fraction(tol) / 2
         shifted = centre < min(least.values()) + 1
         # the polynomial T has a degree below 3 n
         depth = proven.Depth(0, order, centre, centre - Fraction(1, 2), shifted, economy, 3 * order * economy)
         error = proven.least_error(depth)
         if error is None:
             raise AssertionError(f"no barrier stands at c = {float(centre)}")
-        size, relative = max(size, error.size), max(relative, error.relative)
-    quantity = f"{RATIO_ERROR} of every potential with order 'auto', {dtype}".replace("torch.", "")
-    return Certificate(quantity, proven.upwards(size), "nu >= 0", proven.PAGE, "proven", relative_bound=proven.upwards(relative))
+        found.append((depth, error))
+    return found
 
 
 def _least_centre(order: int, tol: float) -> Fraction:
@@ -375,6 +381,26 @@ def prove_potential(pot: Potential, dtype: torch.dtype = torch.float64) -> Proof
         steps,
         certificate.bound,
     )
+
+
+def prove_plans(dtype: torch.dtype) -> Proof:
+    """Prove `planned_bound(dtype)`: every supremum of the midpoint family, and by coefficients the barrier of the worst case of each order."""
+    certificate = planned_bound(dtype)
+    walls = [(depth.order, depth.centre, error.barrier) for depth, error in _planned_errors(dtype)]
+
+    def steps() -> Iterator[Step]:
+        yield from suprema_steps(0, proven.LAST_TERM)
+        yield from elementary_steps()
+        for order in sorted({wall.order for _, _, wall in walls}):
+            yield from residual_steps(0, order)
+        for order, centre, wall in walls:
+            yield _coefficient_step(
+                f"order {order} from c = {float(centre):.4g} on: |R - A_{wall.order}| <= B v / c^{wall.order + 1}", 0, wall
+            )
+
+    bound, relative = certificate.bound, certificate.relative_bound
+    statement = f"|slope - R| <= {bound:.3g} and <= {relative:.3g} R, order 'auto', {dtype}".replace("torch.", "")
+    return _run(statement, "all x >= 0, all nu >= 0", {"relative": Fraction(relative or 0)}, steps, bound)
 
 
 def coefficient_steps(expansion: Expansion) -> Iterator[Step]:

@@ -40,11 +40,15 @@ def _orders(console: Console, orders: range) -> bool:
     started, proofs = time.perf_counter(), []
     if not orders or orders[-1] > ratio.MAX_ORDER or orders[0] < 1:
         raise ValueError(f"orders from 1 to {ratio.MAX_ORDER} can be proven, got {orders[-1] if orders else 0}")
-    with progress(console, "proving", 2 * len(orders)) as tick:
+    with progress(console, "proving", 2 * len(orders) + len(_DTYPES)) as tick:
         for family in ratio.FAMILIES:
             for order in orders:
                 proofs.append((family, order, ratio.prove_order(family, order)))
                 tick()
+        plans = []
+        for dtype in _DTYPES.values():
+            plans.append((dtype, ratio.prove_plans(dtype)))
+            tick()
     console.print(Text("R = I_{nu+1} / I_nu and its uniform expansion A_n, all x >= 0, all nu >= nu_0:", style="bold"))
     console.print("  |R - A_n| <= leading / c^(n+1) + next / c^(n+2)")
     console.print("  |R - A_n| <= B v / c^(n+1),  v = x / sqrt(c^2 + x^2)")
@@ -57,14 +61,16 @@ def _orders(console: Console, orders: range) -> bool:
         verdict = Text("proven") if proof.holds else Text("FAILED", style="bold red")
         table.add_row(family, str(order), *numbers, f"{proof.margin:.1e}", f"{proof.seconds:.2f}", verdict)
     console.print(table)
-    _failures(console, [proof for _, _, proof in proofs])
     console.print("\nmargin: the share of the inward pull at the barrier that the residual leaves")
-    for name, dtype in _DTYPES.items():
-        planned = ratio.planned_bound(dtype).relative_bound or 0.0
-        unit = torch.finfo(dtype).eps / 2
-        console.print(f"order 'auto', {name}: |slope - R| <= {planned:.3g} R = {planned / unit:.2f} u R for all nu >= 0, before rounding")
-    console.print(f"{sum(proof.holds for _, _, proof in proofs)} of {len(proofs)} proven in {time.perf_counter() - started:.1f} s")
-    return all(proof.holds for _, _, proof in proofs)
+    console.print("\nEvery potential with order 'auto', all x >= 0, all nu >= 0, before rounding:")
+    for dtype, proof in plans:
+        roundings = float(proof.constants["relative"]) / (torch.finfo(dtype).eps / 2)
+        verdict = "proven" if proof.holds else "FAILED"
+        console.print(Text(f"  {str(dtype).removeprefix('torch.')}  |slope - R| <= {roundings:.2f} u R  {proof.seconds:.2f} s  {verdict}"))
+    done = [*(proof for _, _, proof in proofs), *(proof for _, proof in plans)]
+    _failures(console, done)
+    console.print(f"\n{sum(proof.holds for proof in done)} of {len(done)} proven in {time.perf_counter() - started:.1f} s")
+    return all(proof.holds for proof in done)
 
 
 def _potentials(console: Console, dim: int | None, nu: float | None, order: int | None, shift: int | None) -> bool:
