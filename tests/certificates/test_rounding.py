@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.certificates.rounding import slope_rounding_bound
+from pairgrad.certificates.rounding import measured_slope_rounding, slope_rounding_bound
 from pairgrad.certificates.rounding_arithmetic import FAR, RoundingArithmetic, above
 from pairgrad.certificates.rounding_constants import UNIT_ROUNDOFF
 from pairgrad.ground.arithmetic import BallArithmetic, TorchArithmetic, homogeneous, homogeneous_difference
@@ -61,6 +61,16 @@ def test_bound_is_sound_and_sharp(dim: int, dtype: torch.dtype) -> None:
     place = f"dim {dim}, {dtype}, x = {float(x[worst])!r}: {errors[worst]:.3f} u seen, {bound.roundings:.3f} u proven"
     assert errors[worst] <= bound.roundings, place
     assert bound.roundings <= ROUNDING_SHARPNESS[dtype] * errors[worst], place
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", [3, 512])
+def test_what_was_seen_is_what_an_independent_measurement_sees(dim: int, dtype: torch.dtype) -> None:
+    pot = pg.potential(dim)
+    seen = measured_slope_rounding(pot, dtype, states=400)
+    again = errors_of_slope(dim, arguments(dim, dtype, 400), pot.slope(arguments(dim, dtype, 400))).max()
+    assert seen <= slope_rounding_bound(pot, dtype).roundings
+    assert 0.5 * again <= seen <= 2 * again
 
 
 class Contracted:

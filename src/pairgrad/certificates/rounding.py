@@ -14,6 +14,7 @@ import torch
 
 from pairgrad.certificates.rounding_arithmetic import RoundingArithmetic, above
 from pairgrad.certificates.rounding_constants import SMALLEST_NORMAL, UNIT_ROUNDOFF
+from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.checks import DTYPES
 from pairgrad.potentials.expansion import Expansion
@@ -74,6 +75,18 @@ def slope_rounding_bound(pot: Potential, dtype: torch.dtype = torch.float64) -> 
         unit = flint().arb(UNIT_ROUNDOFF[dtype])
         relative = above((largest * unit / (1 - unit)).expm1())  # from |log F(x, e) - log F(x, 0)|
     return RoundingBound(relative, relative / UNIT_ROUNDOFF[dtype], smallest, (worst[0] / scale, worst[1] / scale), boxes)
+
+
+def measured_slope_rounding(pot: Potential, dtype: torch.dtype = torch.float64, states: int = 1000) -> float:
+    """The largest relative rounding error of `pot.slope` on the CPU, in units of u, over random x / max(nu, 1/2) from 1e-3 to 1e3, against balls."""
+    formulas, scale = pot.formulas(dtype), max(float(pot.nu), 0.5)
+    exponents = torch.empty(states, dtype=torch.float64).uniform_(-3, 3, generator=torch.Generator().manual_seed(0))
+    x = (scale * 10**exponents).to(dtype)
+    largest, ops = 0.0, BallArithmetic()
+    with working_precision(160) as module:
+        for point, computed in zip(x.tolist(), pot.slope(x).tolist(), strict=True):
+            largest = max(largest, float(abs(module.arb(computed) / formulas.slope(ops, module.arb(point)) - 1)))
+    return largest / UNIT_ROUNDOFF[dtype]
 
 
 def _largest(condition: Callable[[float, float], float], boxes: list[tuple[float, float]]) -> tuple[float, tuple[float, float], int]:
