@@ -11,7 +11,7 @@ import mpmath
 import pytest
 
 from pairgrad.experiments.catalogue import FIGURES, TABLES, UnknownName, chosen
-from pairgrad.experiments.complexity import complexity
+from pairgrad.experiments.figures import complexity as complexity_figure
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
@@ -123,7 +123,7 @@ def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table) -> N
     if name in computed:
         table = computed[name]
     elif name == "complexity-certificate":
-        table = complexity(dimensions=(64, 128), elements=64, repeats=1)
+        table = complexity_figure.data(dimensions=(64, 128), elements=64, repeats=1)
     else:
         table = FIGURES[name].data(lambda: None)
     paths = FIGURES[name].save(table, tmp_path)
@@ -145,7 +145,7 @@ def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table) -> N
 def test_equal_figures_are_equal_files_and_settings_stay(tmp_path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    table = complexity(dimensions=(64, 128), elements=64, repeats=1)
+    table = complexity_figure.data(dimensions=(64, 128), elements=64, repeats=1)
     before = dict(plt.rcParams)
     first, second = (FIGURES["complexity-certificate"].save(table, tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]

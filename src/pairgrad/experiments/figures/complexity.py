@@ -10,11 +10,10 @@ from pairgrad.experiments.figures.style import BLUE, GREEN, VERMILION, open_axes
 from pairgrad.experiments.table import Table, Tick
 
 
-def data(tick: Tick = lambda: None) -> Table:
-    """The table of the same name; the figure's caption says what is drawn."""
-    table = complexity(tick)
+def data(tick: Tick = lambda: None, **sizes: Any) -> Table:
+    """The table `complexity`, with the figure's name, and a caption that says what is drawn; `sizes` are passed on to it."""
     return replace(
-        table,
+        complexity(tick, **sizes),
         name="complexity-certificate",
         title="Deeper recurrence, tighter certificate",
         caption=(
