@@ -17,7 +17,7 @@ from pairgrad.certificates import ratio
 from pairgrad.certificates.curves import PRECISION, Curve, polynomial
 from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import working_precision
-from pairgrad.ground.certificate import Certificate
+from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.potentials import debye, proven
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.plan import plan
@@ -161,7 +161,7 @@ def test_a_falsified_barrier_is_passable(beta, order, precision):
     coefficients, strip = ratio.barrier_steps(beta, order, centre, falsified)
     assert not coefficients.holds
     assert not strip.holds
-    assert strip.detail.startswith("passable at t = ")
+    assert strip.detail.startswith("exceeded at t = ")
 
 
 @pytest.mark.parametrize("beta", BETAS)
@@ -199,6 +199,15 @@ def test_planned_potentials_are_proven(dim, dtype):
     proof = ratio.prove_potential(pot, dtype)
     assert proof.holds, proof.failures()
     assert proof.bound == pot.ratio_bound(dtype)
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(256, torch.float32), (1024, torch.float64), (8192, torch.float32), (131072, torch.float64)])
+def test_an_economy_of_one_chebyshev_term_is_proven(dim, dtype):
+    """The dropped polynomial then attains its bound inside the interval, where no box can decide it."""
+    expansion = pg.potential(dim).formulas(dtype)
+    assert (expansion.economised_rate / expansion.economised_by).denominator == 1
+    proof = ratio.prove_potential(pg.potential(dim), dtype)
+    assert proof.holds, proof.failures()
 
 
 @pytest.mark.parametrize("options", [{"order": 2}, {"order": 5, "shift": 3}, {"order": 1, "shift": 1}, {"order": 24}])
@@ -318,6 +327,22 @@ def test_differences_are_bounded_by_the_integral():
         assert ours.status == theirs.status == "proven"
 
 
+@pytest.mark.parametrize("part", ["size", "relative"])
+def test_a_total_that_is_too_small_is_noticed(part, monkeypatch, precision):
+    """Both returned numbers are compared with the sum of their parts."""
+    for pot in (pg.potential(5), pg.potential(512, "arfr")):
+        expansion = pot.formulas()
+        error = proven.slope_error(expansion)
+        bounds = {"bound": proven.upwards(error.size), "relative_bound": proven.upwards(error.relative)}
+        assert ratio._total_step(proven.depth(expansion), error, **bounds).holds
+        lower = {
+            name: value * (1 - 1e-9) if name.startswith("bound" if part == "size" else "rel") else value for name, value in bounds.items()
+        }
+        assert not ratio._total_step(proven.depth(expansion), error, **lower).holds
+        wrong = error._replace(**{part: getattr(error, part) * Fraction(999, 1000)})
+        assert not ratio._total_step(proven.depth(expansion), wrong, **bounds).holds
+
+
 # What users see ---------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -357,6 +382,7 @@ def test_realizations_without_a_theorem_say_so(realization):
 
 
 def test_half_precision_has_the_bound_of_the_formulas_it_runs():
+    assert ratio.planned_bound(torch.float16).bound == ratio.planned_bound(torch.float32).bound
     pot = pg.potential(17)
     assert pot.ratio_bound(torch.bfloat16) == pot.ratio_bound(torch.float32) > pot.ratio_bound(torch.float64)
 
@@ -366,6 +392,8 @@ def test_a_depth_that_cannot_be_bounded():
     certificate = pg.potential(2, order=24, shift=1).ratio_certificate()
     assert certificate.bound == math.inf
     assert "lower the order" in certificate.reason
+    assert "lower the order" in str(certificate)
+    assert ratio.over_interval(certificate, 1, 2).bound == math.inf
     with pytest.raises(ValueError, match="no finite bound to prove"):
         ratio.prove_potential(pg.potential(2, order=24, shift=1))
 
@@ -385,6 +413,8 @@ def test_without_a_shift_there_is_always_a_bound():
         (lambda: ratio.prove_order("centred", 25), "order must be <= 24, got 25"),
         (lambda: ratio.prove_order("centred", 0), "order"),
         (lambda: ratio.paper_theorem(-1), "nu must be >= 0"),
+        (lambda: ratio.measured_ratio_error(pg.potential(8), points=1), "points must be an integer >= 2"),
+        (lambda: pg.potential(nu=1e-300, realization="arfr"), "cannot be held in floats at nu = 1e-300"),
         (lambda: Certificate("q", None, "", "", "proven"), "exactly if its status"),
         (lambda: Certificate("q", None, "", "", "none"), "needs a reason"),
     ],
@@ -398,6 +428,14 @@ def test_certificates_read_well():
     text = str(pg.potential(512, "arfr").ratio_certificate())
     assert text == ("sup over x >= 0 of |slope(x) - R(x)| <= 5.052e-09 (proven; order 2 around nu, nu >= 1.09; docs/certificates.md)")
     assert "no bound" in str(pg.potential(3, "arfr").ratio_certificate())
+
+
+def test_printed_bounds_are_rounded_up():
+    assert rounded_up(1.41037, 3) == "1.42"
+    assert rounded_up(0.1) == "0.1001"  # the float 0.1 is a little above 1/10
+    assert rounded_up(5.0515e-9) == "5.052e-09"
+    assert rounded_up(math.inf) == "inf"
+    assert rounded_up(0.5) == "0.5"
 
 
 def test_upwards_never_rounds_down():

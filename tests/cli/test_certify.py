@@ -22,6 +22,7 @@ def test_orders_one_to_eight_of_both_families():
     assert float(order_two[2]) <= 10 / 9
     assert float(order_two[3]) <= 0.0835
     assert "float64  |slope - R| <= 1.29 u R" in done.stdout
+    assert "float32  |slope - R| <= 1.42 u R" in done.stdout
     assert "18 of 18 proven" in done.stdout
 
 
@@ -41,6 +42,17 @@ def test_the_planned_potential_and_a_bessel_order():
     assert done.stdout.count("proven in") == 2
     assert "nu=2.75, realization='paired'), float32" in done.stdout
     assert "shift: 1 of 1 hold" in done.stdout
+
+
+def test_a_potential_that_drops_one_chebyshev_term():
+    done = pairgrad("certify", "--dim", "8192")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_dimension_too_high_to_be_compared_with_exact_values():
+    done = pairgrad("certify", "--dim", "2000000000")
+    assert done.returncode == 0, done.stderr
+    assert "not measured: exact Bessel functions of order 1e+09 take too long" in done.stdout
 
 
 def test_where_there_is_no_theorem_the_reason_is_given():

@@ -22,9 +22,9 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
     assert "coherence defect of original: 1.568e-02" in printed
     assert "held at all 427 points measured: yes" in printed
     titles = (
-        "Ratio fidelity across feature dimensions",
-        "Fidelity of unit-length potential differences",
-        "Finite-recurrence asymptotics follow the parity",
+        "How far each ratio is from the exact one",
+        "How far each unit difference of the potential is from the exact one",
+        "The raw ratio at x = 1e9: odd orders grow, even orders vanish",
         "Single numbers",
         "Depth, certificate and measured time",
     )

@@ -37,12 +37,18 @@ def polynomial(coefficients: Sequence[Fraction | int]) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether `bound` was proven, over how many boxes; the share of it that was left, and where it was exceeded if it was."""
+    """Whether a bound was proven, over how many boxes; the share of it that was left; or where it is exceeded, or could not be decided."""
 
     holds: bool
     boxes: int
-    margin: float  # least (bound - enclosure) / bound over the boxes; 0 where the bound is attained
+    margin: float | None = None  # least (bound - enclosure) / bound over the boxes; 0 where the bound is attained
     exceeded_at: float | None = None
+    undecided_at: float | None = None
+
+    def __str__(self) -> str:
+        if self.exceeded_at is not None:
+            return f"exceeded at t = {self.exceeded_at:.6f}"
+        return f"{self.boxes} boxes" if self.holds else f"undecided near t = {self.undecided_at:.6f} after {self.boxes} boxes"
 
 
 class Curve:
@@ -98,12 +104,12 @@ class Curve:
             middle = (low + high) / 2
             for t in (low, middle, high):
                 if self._exceeds(t, bound, weight):
-                    return Outcome(False, boxes, -1.0, float(t))
+                    return Outcome(False, boxes, exceeded_at=float(t))
             if weight == "1" and self.derivative.over(low, high) != 0:  # true only if the ball excludes 0
                 margin = min(margin, *(float(1 - abs(self.at(t)) / rational(bound)) for t in (low, high)))
                 continue
             if high - low < _SMALLEST_BOX or boxes > _MOST_BOXES:
-                return Outcome(False, boxes, -1.0, float(middle))
+                return Outcome(False, boxes, undecided_at=float(middle))
             pending += [(low, middle), (middle, high)]
         return Outcome(True, boxes, margin)
 

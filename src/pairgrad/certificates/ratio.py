@@ -20,15 +20,25 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import torch
 
-from pairgrad.certificates.curves import PRECISION, Curve, Outcome, ball, polynomial, rational
+from pairgrad.certificates.curves import PRECISION, ball, polynomial, rational
+from pairgrad.certificates.steps import (
+    COEFFICIENTS,
+    STRIP,
+    Step,
+    Terms,
+    barrier_steps,
+    coefficient_step,
+    elementary_steps,
+    residual_steps,
+    suprema_steps,
+)
 from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import flint, working_precision
-from pairgrad.ground.certificate import Certificate
-from pairgrad.ground.checks import exact_number, integer_at_least, one_of
+from pairgrad.ground.certificate import Certificate, rounded_up
+from pairgrad.ground.checks import HALF_DTYPES, exact_number, integer_at_least, one_of
 from pairgrad.potentials import debye, proven
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.plan import MAX_ORDER, TRUNCATION_TOL, truncation_estimate
@@ -36,10 +46,7 @@ from pairgrad.potentials.protocol import RATIO_ERROR, Potential
 from pairgrad.potentials.reference import Balls
 
 FAMILIES = {"midpoint": 0, "centred": 1}
-_COEFFICIENTS = "barrier, by coefficients"
-_STRIP = "barrier, on boxes of all x and c"
 PAPER_NU = Fraction(10, 9)
-_MOST_BOXES = 50_000
 
 
 def paper_theorem(nu: Fraction | float) -> Certificate:
@@ -64,12 +71,13 @@ def over_interval(certificate: Certificate, a: float, b: float, equation: str | 
     if certificate.bound is None:
         return Certificate(quantity, None, certificate.hypothesis, equation, "none", certificate.reason)
     length = abs(exact_number("b", b) - exact_number("a", a))
-    bound = proven.upwards(Fraction(certificate.bound) * length)
-    return Certificate(quantity, bound, certificate.hypothesis, equation, certificate.status)
+    bound = proven.upwards(Fraction(certificate.bound) * length) if math.isfinite(certificate.bound) else certificate.bound
+    return Certificate(quantity, bound, certificate.hypothesis, equation, certificate.status, certificate.reason)
 
 
 def measured_ratio_error(pot: Potential, dtype: torch.dtype = torch.float64, points: int = 121) -> Certificate:
     """The largest |slope - R| of the formulas over `points` concentrations, x / c from 1e-2 to 1e2, both in balls: what a bound is to be compared with."""
+    points = integer_at_least("points", points, 2)
     formulas = pot.formulas(pot.compute_dtype(dtype))
     scale = float(formulas.centre) if isinstance(formulas, Expansion) else max(float(pot.nu), 0.5)
     bound = pot.ratio_bound(dtype)
@@ -79,7 +87,7 @@ def measured_ratio_error(pot: Potential, dtype: torch.dtype = torch.float64, poi
         for i in range(points):
             x = flint().arb(scale * 10 ** (4 * i / (points - 1) - 2))
             largest = max(largest, float(abs(formulas.slope(ops, x) - balls.slope_ball(x)).upper()))
-    return Certificate(RATIO_ERROR, largest, f"{points} concentrations, x / c from 1e-2 to 1e2", "", "measured")
+    return Certificate("largest |slope(x) - R(x)| seen", largest, f"{points} concentrations, x / c from 1e-2 to 1e2", "", "measured")
 
 
 def planned_bound(dtype: torch.dtype) -> Certificate:
@@ -97,12 +105,12 @@ def planned_bound(dtype: torch.dtype) -> Certificate:
 
 def _planned_errors(dtype: torch.dtype) -> list[tuple[proven.Depth, proven.Error]]:
     """The worst case of each order that the planner may choose."""
-    tol = TRUNCATION_TOL[dtype]
+    tol = TRUNCATION_TOL[torch.float32 if dtype in HALF_DTYPES else dtype]
     least = {order: _least_centre(order, tol) for order in range(1, MAX_ORDER - 1)}
     economy = Fraction(tol) / 2
     found = []
     for order, centre in least.items():
-        shifted = centre < min(least.values()) + 1
+        shifted = centre < min(least.values()) + Fraction(101, 100)  # the centres were taken a little too low
         # the polynomial T has a degree below 3 n
         depth = proven.Depth(0, order, centre, centre - Fraction(1, 2), shifted, economy, 3 * order * economy)
         error = proven.least_error(depth)
@@ -121,17 +129,6 @@ def _least_centre(order: int, tol: float) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if truncation_estimate(middle - Fraction(1, 2), order, 0) > tol else (low, middle)
     return max(low.limit_denominator(1000) - Fraction(1, 500), Fraction(1, 2))
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that was checked. `margin` is the share of the bound that was left, where that means something."""
-
-    name: str
-    statement: str
-    holds: bool
-    margin: float | None = None
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,163 +154,12 @@ class Proof:
         """
         by_barrier: dict[str, float] = {}
         for step in self.steps:
-            if step.name in (_COEFFICIENTS, _STRIP):
+            if step.name in (COEFFICIENTS, STRIP):
                 by_barrier[step.statement] = max(by_barrier.get(step.statement, 0.0), step.margin or 0.0)
         return min(by_barrier.values(), default=0.0)
 
     def failures(self) -> tuple[Step, ...]:
         return tuple(step for step in self.steps if not step.holds)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """g_0 .. g_n of one family as curves in t, and what the Riccati equation makes of their sum."""
-
-    beta: int
-    order: int
-
-    def numerator(self, k: int) -> Any:
-        """(1 + t) g_k, and 0 beyond the order."""
-        return polynomial(debye.numerator(self.beta, k) if 0 <= k <= self.order else (0,))
-
-    def term(self, k: int) -> Curve:
-        """r_k / v = g_k / t."""
-        return Curve(self.numerator(k) // polynomial((0, 1)), 1)
-
-    def rate(self, k: int) -> Curve:
-        """dr_k / dz = g_k - t (1 - t^2) g_k'."""
-        n = self.numerator(k)
-        return Curve(n * polynomial((1, 1, -1)) - polynomial((0, 1, 0, -1)) * n.derivative(), 1)
-
-    def residual(self, k: int) -> Curve:
-        """The coefficient of h^k in E = 1 - (2 + beta h) A / z - A^2 - h dA/dz, A = sum_{k<=n} h^k z g_k (eq. a2-exact-residual-app at n = 2)."""
-        one_plus = polynomial((1, 1))
-        total = one_plus * one_plus * (1 if k == 0 else 0)
-        total -= one_plus * (2 * self.numerator(k) + self.beta * self.numerator(k - 1))
-        squares = sum((self.numerator(i) * self.numerator(k - i) for i in range(k + 1)), polynomial((0,)))
-        total -= polynomial((1, 0, -1)) * (squares // polynomial((0, 0, 1)))  # every numerator has the factor t
-        below = self.numerator(k - 1)
-        total -= one_plus * (below * polynomial((1, 1, -1)) - polynomial((0, 1, 0, -1)) * below.derivative())
-        return Curve(total, 2)
-
-
-def residual_steps(beta: int, order: int) -> Iterator[Step]:
-    """E has no power below h^(n+1), and the one at n + 1 is 2 r_{n+1} / v."""
-    terms, after = Terms(beta, order), Terms(beta, order + 1)
-    gone = all(not terms.residual(k).numerator for k in range(order + 1))
-    leading = terms.residual(order + 1)
-    wanted = Curve(2 * after.term(order + 1).numerator, after.term(order + 1).power)
-    same = (leading.numerator, leading.power) == (wanted.numerator, wanted.power)
-    yield Step("residual", f"Riccati residual of order {order} is (2 r_{order + 1} / v) / c^{order + 1} + ..., exactly", gone and same)
-
-
-def suprema_steps(beta: int, last: int, table: tuple[proven.Suprema, ...] | None = None) -> Iterator[Step]:
-    """The three suprema of r_1 .. r_last, in balls over the whole axis."""
-    table = proven.SUPREMA[beta] if table is None else table
-    terms = Terms(beta, last)
-    for k in range(1, last + 1):
-        bounds, term, rate = table[k - 1], terms.term(k), terms.rate(k)
-        yield _supremum(f"|r_{k}|", bounds.size, term.at_most(bounds.size, "v"))
-        yield _supremum(f"|r_{k}| / v", bounds.relative, term.at_most(bounds.relative))
-        yield _supremum(f"|dr_{k}/dz|", bounds.rate, rate.at_most(bounds.rate))
-
-
-def _supremum(what: str, bound: Fraction, outcome: Outcome) -> Step:
-    detail = f"{outcome.boxes} boxes" if outcome.holds else f"exceeded at t = {outcome.exceeded_at:.6f}"
-    return Step("suprema", f"{what} <= {float(bound):g}", outcome.holds, outcome.margin if outcome.holds else None, detail)
-
-
-def barrier_steps(beta: int, order: int, centre: Fraction, constant: Fraction | None = None) -> Iterator[Step]:
-    """The barrier B = `constant` of `order` at `centre` and every larger one: by the coefficients, and on boxes of the whole half strip."""
-    wall = proven.barrier(beta, order, centre)
-    if wall is None:
-        yield Step(
-            "barrier", f"order {order} has a barrier for c >= {float(centre):g}", False, None, "the inequality has no solution there"
-        )
-        return
-    if constant is not None:
-        wall = wall._replace(constant=constant)
-    claim = f"|R - A_{order}| <= {float(wall.constant):.4g} v / c^{order + 1} for all c >= {float(centre):g}"
-    yield _coefficient_step(claim, beta, wall)
-    outcome = _impassable(Terms(beta, order), wall)
-    detail = f"{outcome.boxes} boxes" if outcome.holds else f"passable at t = {outcome.exceeded_at:.6f}"
-    yield Step(_STRIP, claim, outcome.holds, outcome.margin if outcome.holds else None, detail)
-
-
-def _coefficient_step(claim: str, beta: int, wall: proven.Barrier) -> Step:
-    """The inequality between powers of h with nonnegative coefficients, put together again in balls: true at h_0, it is true below."""
-    n, h = wall.order, ball(wall.h)
-    size = [ball(term.size) for term in proven.SUPREMA[beta]]  # entry k - 1 is that of r_k
-    residual = 2 * ball(proven.SUPREMA[beta][n].relative)
-    for i in range(2, n + 1):
-        for j in range(n + 2 - i, n + 1):
-            residual += h ** (i + j - n - 1) * size[i - 1] * size[j - 1]
-    higher = ball(0)
-    for k in range(2, n + 1):
-        higher += 2 * h**k * size[k - 1]
-    pull = 2 - higher - (h * rational(proven.OMEGA[beta]) if n else 0)
-    pairs = ((wall.residual, residual), (wall.pull, pull), (wall.pull_most, 2 + 2 * beta * h + higher))
-    same = all(ball(exact).overlaps(again) for exact, again in pairs)
-    margin = wall.margin()
-    return Step(_COEFFICIENTS, claim, same and margin >= 0, float(margin))
-
-
-def _impassable(terms: Terms, wall: proven.Barrier) -> Outcome:
-    """B (kappa + h t^3) - |E| / h^(N+1) - B^2 h^(N+1) (1 - t^2) > 0 for all t in [0, 1] and h in [0, h_0], without the detour over suprema."""
-    order, beta = wall.order, terms.beta
-    residual = [terms.residual(k) for k in range(order + 1, 2 * order + 2)]
-    shape = [terms.term(k) for k in range(order + 1)]
-    constant = ball(wall.constant)
-    known: dict[tuple[Fraction, Fraction], tuple[list[Any], list[Any]]] = {}
-
-    def sides(low: Fraction, high: Fraction, near: Fraction, far: Fraction) -> tuple[Any, Any]:
-        if (low, high) not in known:
-            known[low, high] = [curve.over(low, high) for curve in residual], [curve.over(low, high) for curve in shape]
-        errors, heights = known[low, high]
-        t = ball((low + high) / 2, (high - low) / 2)
-        h = ball((near + far) / 2, (far - near) / 2)
-        rest = 1 - t * t
-        kappa = (2 + beta * h) * t + 2 * rest * _horner(heights, h)
-        return abs(_horner(errors, h)) + constant**2 * h ** (order + 1) * rest, constant * (kappa + h * t**3)
-
-    boxes, margin = 0, 1.0
-    pending = [(Fraction(0), Fraction(1), Fraction(0), wall.h)]
-    while pending:
-        low, high, near, far = pending.pop()
-        boxes += 1
-        push, pull = sides(low, high, near, far)
-        if push < pull:
-            margin = min(margin, float((pull - push).lower() / pull.upper()))
-            continue
-        t, h = (low + high) / 2, (near + far) / 2
-        for place in (h, far):
-            push, pull = sides(t, t, place, place)
-            if not push < pull or boxes > _MOST_BOXES:
-                return Outcome(False, boxes, -1.0, float(t))
-        if high - low >= (far - near) / wall.h:
-            pending += [(low, t, near, far), (t, high, near, far)]
-        else:
-            pending += [(low, high, near, h), (low, high, h, far)]
-    return Outcome(True, boxes, margin)
-
-
-def _horner(coefficients: list[Any], h: Any) -> Any:
-    total = coefficients[-1]
-    for c in reversed(coefficients[:-1]):
-        total = total * h + c
-    return total
-
-
-def elementary_steps() -> Iterator[Step]:
-    """The few suprema that do not depend on an order: of the first-order part of kappa, and of what an economised tail adds."""
-    first = polynomial((Fraction(1, 27), 0, -1, 2)) - polynomial((1, -6, 9)) * polynomial((1, 6)) / 27
-    yield Step("suprema", "2 t^3 - t^2 = (1 - 3 t)^2 (1 + 6 t) / 27 - 1/27, exactly", not first)
-    size, turn = Curve(polynomial((0, 0, 1))), Curve(polynomial((0, 0, 0, -2, 0, 3)))
-    yield _supremum("v t^2", proven.ECONOMY_SIZE, size.at_most(proven.ECONOMY_SIZE, "v"))
-    yield _supremum("|t^3 (3 t^2 - 2)|", proven.ECONOMY_TURN, turn.at_most(proven.ECONOMY_TURN))
-    # (1 + t) t^(7/2) sqrt(1 - t), squared
-    square = Curve(polynomial((1, 2, 1)) * polynomial((0,) * 7 + (1,)) * polynomial((1, -1)))
-    yield _supremum("((1 + t) t^(7/2) sqrt(1 - t))^2", proven.ECONOMY_RATE**2, square.at_most(proven.ECONOMY_RATE**2))
 
 
 def prove_order(family: str, order: int, nu_0: Fraction | float | None = None) -> Proof:
@@ -370,12 +216,12 @@ def prove_potential(pot: Potential, dtype: torch.dtype = torch.float64) -> Proof
         yield from barrier_steps(beta, wall.order, expansion.centre)
         if expansion.shift:
             yield from shift_steps(expansion)
-        yield _total_step(expansion, wall, bound)
+        yield _total_step(proven.depth(expansion), error, bound, certificate.relative_bound or 0.0)
 
     constants = {"B": wall.constant, "economy": expansion.economised_by}
     where = f"order {expansion.order}, c = {float(expansion.centre):g}" + (f", shift {expansion.shift}" if expansion.shift else "")
     return _run(
-        f"|slope - R| <= {certificate.bound:.4g} for all x >= 0 ({where}, barrier of order {wall.order})",
+        f"|slope - R| <= {rounded_up(bound)} for all x >= 0 ({where}, barrier of order {wall.order})",
         certificate.hypothesis,
         constants,
         steps,
@@ -386,21 +232,22 @@ def prove_potential(pot: Potential, dtype: torch.dtype = torch.float64) -> Proof
 def prove_plans(dtype: torch.dtype) -> Proof:
     """Prove `planned_bound(dtype)`: every supremum of the midpoint family, and by coefficients the barrier of the worst case of each order."""
     certificate = planned_bound(dtype)
-    walls = [(depth.order, depth.centre, error.barrier) for depth, error in _planned_errors(dtype)]
+    errors = _planned_errors(dtype)
 
     def steps() -> Iterator[Step]:
         yield from suprema_steps(0, proven.LAST_TERM)
         yield from elementary_steps()
-        for order in sorted({wall.order for _, _, wall in walls}):
+        for order in sorted({error.barrier.order for _, error in errors}):
             yield from residual_steps(0, order)
-        for order, centre, wall in walls:
-            yield _coefficient_step(
-                f"order {order} from c = {float(centre):.4g} on: |R - A_{wall.order}| <= B v / c^{wall.order + 1}", 0, wall
-            )
+        for depth, error in errors:
+            wall = error.barrier
+            claim = f"order {depth.order} from c = {float(depth.centre):.4g} on: |R - A_{wall.order}| <= B v / c^{wall.order + 1}"
+            yield coefficient_step(claim, 0, wall)
+            yield _total_step(depth, error, bound, relative)
 
-    bound, relative = certificate.bound, certificate.relative_bound
-    statement = f"|slope - R| <= {bound:.3g} and <= {relative:.3g} R, order 'auto', {dtype}".replace("torch.", "")
-    return _run(statement, "all x >= 0, all nu >= 0", {"relative": Fraction(relative or 0)}, steps, bound)
+    bound, relative = certificate.bound or 0.0, certificate.relative_bound or 0.0
+    statement = f"|slope - R| <= {rounded_up(bound)} and <= {rounded_up(relative)} R, order 'auto', {dtype}".replace("torch.", "")
+    return _run(statement, "all x >= 0, all nu >= 0", {"relative": Fraction(relative)}, steps, bound)
 
 
 def coefficient_steps(expansion: Expansion) -> Iterator[Step]:
@@ -420,12 +267,9 @@ def coefficient_steps(expansion: Expansion) -> Iterator[Step]:
         return
     change, rate = expansion.economised_by, expansion.economised_rate
     yield Step("coefficients", f"the kernel holds g_0 .. g_{expansion.order} up to v t^2 times a polynomial D", whole)
-    if change:
-        yield _supremum("|D|", change, Curve(left_over).at_most(change))
-        turning = Curve(polynomial((0, 0, 0, 0, 1, 0, -1)) * left_over.derivative())
-        yield _supremum("v^2 t^4 |D'|", proven.ECONOMY_RATE * rate, turning.at_most(proven.ECONOMY_RATE * rate))
-    else:
-        yield Step("coefficients", "D = 0", not left_over)
+    dropped = debye.chebyshev_coefficients(tuple(Fraction(int(c.p), int(c.q)) for c in left_over.coeffs()))
+    same = sum(map(abs, dropped)) == change and sum(j * abs(b) for j, b in enumerate(dropped)) == rate
+    yield Step("coefficients", f"D has Chebyshev coefficients b_j with sum |b_j| = {float(change):.3g}, exactly", same)
 
 
 def shift_steps(expansion: Expansion) -> Iterator[Step]:
@@ -446,23 +290,28 @@ def shift_steps(expansion: Expansion) -> Iterator[Step]:
     yield Step("shift", f"P = U + W x V' of the {m} steps has Lommel's polynomials, exactly, with positive coefficients", same and positive)
 
 
-def _total_step(expansion: Expansion, wall: proven.Barrier, bound: float) -> Step:
-    """The sum of all parts, in balls and from the pieces, against the number that is returned."""
-    h, c, order, table = ball(wall.h), ball(expansion.centre), expansion.order, proven.SUPREMA[expansion.beta]
+def _total_step(depth: proven.Depth, error: proven.Error, bound: float, relative_bound: float) -> Step:
+    """Terms, barrier, economy and shift, added up again in balls, against the numbers that are returned."""
+    wall, table = error.barrier, proven.SUPREMA[depth.beta]
+    h, c, top = ball(wall.h), ball(depth.centre), ball(depth.expanded)
     reach = h ** (wall.order + 1)
-    size, rate = ball(wall.constant) * reach, reach * (ball(wall.residual) + ball(wall.constant) * ball(wall.pull_most))
-    rate = rate + size**2
-    for k in range(min(order, wall.order) + 1, max(order, wall.order) + 1):
-        size, rate = size + h**k * ball(table[k - 1].size), rate + h ** (k + 1) * ball(table[k - 1].rate)
-    size = size + ball(proven.ECONOMY_SIZE * expansion.economised_by)
-    rate = rate + (ball(proven.ECONOMY_TURN * expansion.economised_by) + ball(proven.ECONOMY_RATE * expansion.economised_rate)) / c
-    total = size
-    if expansion.shift:
-        total = size + (size / ball(expansion.nu + expansion.shift) + rate) / (1 - size)
-    slack = float((flint().arb(bound) - total).lower() / bound)
-    return Step(
-        "total", f"terms, barrier, economy and shift add up to {float(total):.6g} <= {bound:.6g}", bool(slack >= -1e-30), max(slack, 0.0)
-    )
+    size = by_v = ball(wall.constant) * reach
+    rate = reach * (ball(wall.residual) + ball(wall.constant) * ball(wall.pull_most)) + size**2
+    for k in range(min(depth.order, wall.order) + 1, max(depth.order, wall.order) + 1):
+        term = table[k - 1]
+        size, by_v, rate = size + h**k * ball(term.size), by_v + h**k * ball(term.relative), rate + h ** (k + 1) * ball(term.rate)
+    size, by_v = size + ball(proven.ECONOMY_SIZE) * ball(depth.economy), by_v + ball(depth.economy)
+    rate = rate + (ball(proven.ECONOMY_TURN) * ball(depth.economy) + ball(proven.ECONOMY_RATE) * ball(depth.economy_rate)) / c
+    a = 2 * (top + 1) / c
+    relative = (a + 1 / (2 * a)) * by_v
+    if depth.shifted:
+        left = 1 - size
+        relative = relative * (1 + 1 / (top * left)) + rate / left
+        size = size + (size / top + rate) / left
+    again = size.overlaps(ball(error.size)) and relative.overlaps(ball(error.relative))
+    holds = again and Fraction(bound) >= error.size and Fraction(relative_bound) >= error.relative
+    claim = f"order {depth.order} around {float(depth.centre):.6g}: all parts add up to {rounded_up(bound)}, relative {rounded_up(relative_bound)}"
+    return Step("total", claim, bool(holds))
 
 
 def _proven_order(order: int) -> int:

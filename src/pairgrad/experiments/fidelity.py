@@ -82,7 +82,7 @@ def ratio_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] = DIME
     table = tuple(rows)
     return Table(
         name="ratio-fidelity",
-        title="Ratio fidelity across feature dimensions",
+        title="How far each ratio is from the exact one",
         caption=f"Largest error of the Bessel ratio R = I_(nu+1)/I_nu over {_GRID}, nu = dim/2 - 1, against balls of {_DIGITS} digits.",
         label=published.RATIO_ARFR.label,
         columns=(
@@ -148,7 +148,7 @@ def difference_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] =
     table = tuple(rows)
     return Table(
         name="difference-fidelity",
-        title="Fidelity of unit-length potential differences",
+        title="How far each unit difference of the potential is from the exact one",
         caption=f"Largest error of Phi(x + 1) - Phi(x) over {_GRID}, nu = dim/2 - 1, against balls of {_DIGITS} digits.",
         label=published.DIFFERENCE_ARFR.label,
         columns=(

@@ -43,7 +43,7 @@ def parity(tick: Tick = lambda: None) -> Table:
     table = tuple(rows)
     return Table(
         name="parity",
-        title="Finite-recurrence asymptotics follow the parity of the order",
+        title="The raw ratio at x = 1e9: odd orders grow, even orders vanish",
         caption=(
             f"The raw ratio of the recurrence from M = 2 nu at x = 1e9, in balls of {_BITS} bits (120 digits). Scaled: raw / x for odd nu, x raw for even nu; "
             "limit: its value at infinity, an exact fraction; sign: of raw - R."

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Literal
+
+
+def rounded_up(bound: float, digits: int = 4) -> str:
+    """A bound as text, rounded upwards, so that what is printed is a bound too."""
+    if not math.isfinite(bound):
+        return str(bound)
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.{digits}g}"
 
 
 @dataclass(frozen=True)
@@ -33,4 +42,5 @@ class Certificate:
     def __str__(self) -> str:
         if self.bound is None:
             return f"{self.quantity}: no bound. {self.reason}"
-        return f"{self.quantity} <= {self.bound:.4g} ({self.status}; {self.hypothesis}; {self.equation})"
+        where = "; ".join(part for part in (self.status, self.hypothesis, self.equation, self.reason) if part)
+        return f"{self.quantity} <= {rounded_up(self.bound)} ({where})"

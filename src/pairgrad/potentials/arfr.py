@@ -36,7 +36,12 @@ class ArFr(Potential):
             raise ValueError(f"order must be <= {MAX_ORDER}, got {order}: the expansion is asymptotic")
         super().__init__(nu, order=order)
         self.order = order
-        self._expansion = UnnormalisedExpansion(nu, order, beta=1)
+        try:
+            self._expansion = UnnormalisedExpansion(nu, order, beta=1)
+        except OverflowError:
+            raise ValueError(
+                f"realization 'arfr' cannot be held in floats at nu = {float(nu):g}: its coefficients grow like nu^-{order}; use realization='paired'"
+            ) from None
         self.to_rounding = False
         self.invertible = self._expansion.increases()
 

@@ -135,15 +135,18 @@ class Economised(NamedTuple):
     rate: Fraction
 
 
-def economise(coefficients: Polynomial, tol: Fraction) -> Economised:
-    """The polynomial of least degree within `tol` on [0, 1] that dropping Chebyshev terms gives.
-
-    t^i = 4^-i sum_{|j| <= i} binom(2 i, i - j) T_|j|(2 t - 1), exactly.
-    """
-    chebyshev = [Fraction(0)] * len(coefficients)
+def chebyshev_coefficients(coefficients: Polynomial) -> list[Fraction]:
+    """The b_j with p(t) = sum_j b_j T_j(2 t - 1): t^i = 4^-i sum_{|j| <= i} binom(2 i, i - j) T_|j|(2 t - 1), exactly."""
+    total = [Fraction(0)] * len(coefficients)
     for i, a in enumerate(coefficients):
         for j in range(i + 1 if a else 0):
-            chebyshev[j] += a * Fraction(comb(2 * i, i - j) * (2 if j else 1), 4**i)
+            total[j] += a * Fraction(comb(2 * i, i - j) * (2 if j else 1), 4**i)
+    return total
+
+
+def economise(coefficients: Polynomial, tol: Fraction) -> Economised:
+    """The polynomial of least degree within `tol` on [0, 1] that dropping Chebyshev terms gives."""
+    chebyshev = chebyshev_coefficients(coefficients)
     change = rate = Fraction(0)
     while chebyshev and change + abs(chebyshev[-1]) <= tol:
         dropped = abs(chebyshev.pop())

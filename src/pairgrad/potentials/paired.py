@@ -61,7 +61,10 @@ class Paired(Potential):
         return {dtype: (e.order, e.shift) for dtype, e in self._formulas.items()}
 
     def ratio_certificate(self, dtype: torch.dtype = torch.float64) -> Certificate:
-        """A theorem for every nu >= 0, order and shift; order "auto" keeps it below the rounding of `dtype`."""
+        """A theorem for every nu >= 0; order "auto" keeps it below the rounding of `dtype`.
+
+        An order far too high for the centre has a bound that says nothing, and with a shift it may have a pole: the bound is infinite then.
+        """
         expansion = self._formulas[self.compute_dtype(dtype)]
         shift = f", shift {expansion.shift}" if expansion.shift else ""
         hypothesis = f"order {expansion.order} around nu + {expansion.shift + 0.5:g}{shift}, nu >= 0"

@@ -220,6 +220,11 @@ class Depth(NamedTuple):
     economy_rate: Fraction
 
 
+def depth(expansion: Expansion) -> Depth:
+    e = expansion
+    return Depth(e.beta, e.order, e.centre, e.nu + e.shift, e.shift > 0, e.economised_by, e.economised_rate)
+
+
 def _carried_down(depth: Depth, error: Error) -> Error:
     """What is left of the error after economy and shift; `relative` becomes relative to R instead of v."""
     c, top = depth.centre, depth.expanded
@@ -253,8 +258,7 @@ def least_error(depth: Depth) -> Error | None:
 @cache
 def slope_error(expansion: Expansion) -> Error | None:
     """`least_error` of one expansion."""
-    e = expansion
-    return least_error(Depth(e.beta, e.order, e.centre, e.nu + e.shift, e.shift > 0, e.economised_by, e.economised_rate))
+    return least_error(depth(expansion))
 
 
 @cache

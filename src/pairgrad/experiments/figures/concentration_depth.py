@@ -37,7 +37,7 @@ def data(tick: Tick = lambda: None) -> Table:
             tick()
     return Table(
         name="concentration-depth",
-        title="Concentration and depth jointly determine coherence",
+        title="Where the supplied slope and the derivative part, by concentration and depth",
         caption=(
             "Colour: log10 of |supplied slope - derivative of the finite potential| / |that derivative|; values below 1e-16 share the darkest colour, "
             "and the CSV has them to all digits. Numbers in the cells are the same logarithm; a star marks a supplied slope that is clipped at 1. "
