@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pairgrad.ground.arithmetic import Arithmetic, BallArithmetic, MpmathArithmetic, Number, TorchArithmetic
+from pairgrad.ground.balls import flint
 from pairgrad.ground.checks import describe, exact_number, floating_tensor, integer_at_least
 from pairgrad.potentials.formulas import Formulas
 from pairgrad.potentials.miller import Miller
@@ -122,7 +123,7 @@ class FiniteStart:
         x = _point(ops, "x", x)
         exact = _exact(ops, self._start).slope(ops, x)
         product = self.sign * exact / x
-        for step in self.formulas._steps(ops, x):
+        for step in self.formulas.steps(ops, x):
             exact = 1 / ((step.j + 1) * (2 / x) + exact)
             product = product * (step.ratio * exact)
             if step.j == self.nu:
@@ -326,9 +327,7 @@ def _exact(ops: Arithmetic, nu: int) -> Formulas | _Bessel:
     if isinstance(ops, MpmathArithmetic):
         return _Bessel(nu)
     # Balls works at twice the bits it is asked for, and 64 more: half of the bits at hand gives all of them, and lets x be inexact.
-    import flint
-
-    return Balls(Fraction(nu), int(flint.ctx.prec * math.log10(2) / 2))
+    return Balls(Fraction(nu), int(flint().ctx.prec * math.log10(2) / 2))
 
 
 def _point(ops: Arithmetic, name: str, x: Any) -> Number:

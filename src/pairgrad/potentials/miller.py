@@ -70,7 +70,7 @@ class Miller(BySubtraction):
         total = tangents = ratio = 0 * x
         product = 1 + 0 * x
         twice, one = 2 / x, ops.constant(1)
-        for step in self._steps(ops, x, tangent=tangent):
+        for step in self.steps(ops, x, tangent=tangent):
             if step.j == self.nu:
                 ratio = step.ratio
             if step.j >= self.nu:
@@ -129,7 +129,7 @@ class Miller(BySubtraction):
         size = ops.absolute(x)
         safe = _away_from_zero(ops, size)
         tangents = 0 * x
-        for step in self._steps(ops, safe, tangent=True):
+        for step in self.steps(ops, safe, tangent=True):
             if step.j < self.nu:
                 tangents = tangents + step.tangent
         return self._finish_slope(ops, x, size, safe, tangents)
@@ -147,7 +147,7 @@ class Miller(BySubtraction):
         size = ops.absolute(x)
         safe = _away_from_zero(ops, size)
         total = 0 * x
-        for step in self._steps(ops, safe, tangent=True, second=True):
+        for step in self.steps(ops, safe, tangent=True, second=True):
             if step.j < self.nu:
                 total = total + (step.second - step.tangent)
         base = ops.i1_over_i0(safe)
@@ -159,7 +159,7 @@ class Miller(BySubtraction):
             rate = rate - ops.choose(size == 0, 0 * size, term)
         return rate
 
-    def _steps(self, ops: Arithmetic, x: Number, *, tangent: bool = False, second: bool = False) -> Iterator[_Step]:
+    def steps(self, ops: Arithmetic, x: Number, *, tangent: bool = False, second: bool = False) -> Iterator[_Step]:
         """The recurrence downwards, j = M - 1 .. 0."""
         twice = 2 / x
         ratio = l = k = 0 * x  # at j = M
@@ -176,7 +176,7 @@ class Miller(BySubtraction):
 
     def _at_nu(self, ops: Arithmetic, x: Number, *, tangent: bool = False) -> _Step:
         """rho_nu, and l_nu, which need no step below nu."""
-        for step in self._steps(ops, x, tangent=tangent):
+        for step in self.steps(ops, x, tangent=tangent):
             if step.j == self.nu:
                 return step
         raise AssertionError("start > nu")
