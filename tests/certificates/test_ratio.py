@@ -449,7 +449,8 @@ def test_elementary_suprema(precision, monkeypatch):
     monkeypatch.setattr(proven, "ECONOMY_SIZE", Fraction("0.384"))
     monkeypatch.setattr(proven, "ECONOMY_RATE", Fraction("0.416"))
     monkeypatch.setattr(proven, "ECONOMY_TURN", Fraction("0.99"))
-    assert [step.holds for step in ratio.elementary_steps()] == [True, False, False, False]
+    monkeypatch.setitem(proven.OMEGA, 0, Fraction(1, 28))
+    assert [step.holds for step in ratio.elementary_steps()] == [False, True, False, False, False]
 
 
 def test_rates_bound_the_derivative_of_the_error():

@@ -167,8 +167,13 @@ def _horner(coefficients: list[Any], h: Any) -> Any:
 
 def elementary_steps() -> Iterator[Step]:
     """The few suprema that do not depend on an order: of the first-order part of kappa, and of what an economised tail adds."""
-    first = polynomial((Fraction(1, 27), 0, -1, 2)) - polynomial((1, -6, 9)) * polynomial((1, 6)) / 27
-    yield Step("suprema", "2 t^3 - t^2 = (1 - 3 t)^2 (1 + 6 t) / 27 - 1/27, exactly", not first)
+    for beta, factored in ((0, polynomial((1, -6, 9)) * polynomial((1, 6)) / 27), (1, polynomial((0, 0, 0, 2)))):
+        # kappa_1 + t^3 + omega as it is in the equation of the error, against a form that cannot be negative
+        first = Terms(beta, 1).term(1)
+        slope = Curve(polynomial((0, beta)) * polynomial((1, 1)) ** first.power + 2 * polynomial((1, 0, -1)) * first.numerator, first.power)
+        lifted = slope.numerator + polynomial((proven.OMEGA[beta], 0, 0, 1))
+        claim = f"kappa_1 + t^3 >= -{float(proven.OMEGA[beta]):.4g} at beta = {beta}, by a factorisation"
+        yield Step("suprema", claim, slope.power == 0 and lifted == factored)
     size, turn = Curve(polynomial((0, 0, 1))), Curve(polynomial((0, 0, 0, -2, 0, 3)))
     yield _supremum("v t^2", proven.ECONOMY_SIZE, size.at_most(proven.ECONOMY_SIZE, "v"))
     yield _supremum("|t^3 (3 t^2 - 2)|", proven.ECONOMY_TURN, turn.at_most(proven.ECONOMY_TURN))
