@@ -137,13 +137,15 @@ def test_the_residual_of_order_two_is_the_papers(precision):
 
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("order", [1, 2, 5, 24])
-def test_a_wrong_coefficient_leaves_a_residual(beta, order, monkeypatch, precision):
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_wrong_coefficient_leaves_a_residual(beta, order, beyond, monkeypatch, precision):
+    """In the last term that is kept, or in the first that is not."""
     assert all(step.holds for step in ratio.residual_steps(beta, order))
     plain = debye.numerator
 
     def wrong(b, k):
         row = plain(b, k)
-        return (*row[:-1], row[-1] + Fraction(1, 10**9)) if (b, k) == (beta, order) else row
+        return (*row[:-1], row[-1] + Fraction(1, 10**9)) if (b, k) == (beta, order + beyond) else row
 
     monkeypatch.setattr(debye, "numerator", wrong)
     assert not any(step.holds for step in ratio.residual_steps(beta, order))
