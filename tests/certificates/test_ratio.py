@@ -231,6 +231,16 @@ def test_a_kernel_with_another_coefficient_is_noticed(precision):
         object.__delattr__(expansion, "exact")
 
 
+@pytest.mark.parametrize("part", ["change", "rate"])
+def test_an_economy_that_is_stated_too_small_is_noticed(part, precision):
+    expansion = plan(Fraction(7), torch.float64)
+    assert all(step.holds for step in ratio.coefficient_steps(expansion))
+    tail = expansion._tail
+    object.__setattr__(expansion, "_tail", tail._replace(**{part: getattr(tail, part) / 2}))
+    assert not all(step.holds for step in ratio.coefficient_steps(expansion))
+    object.__setattr__(expansion, "_tail", tail)
+
+
 def test_another_recurrence_is_noticed(precision):
     expansion = Expansion(Fraction(3), 4, 5)
     assert next(ratio.shift_steps(expansion)).holds
