@@ -117,3 +117,9 @@ def test_files(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["small.csv", "small.md"]
     assert paths[0].read_text() == to_csv(small())
     assert paths[1].read_text() == to_markdown(small())
+
+
+def test_bounds_are_shown_rounded_up() -> None:
+    assert Column("bound", "bound", ".2e", upwards=True).text(5.0516e-9) == "5.06e-09"
+    assert Column("bound", "bound", ".2e").text(5.0516e-9) == "5.05e-09"
+    assert Column("bound", "bound", ".2e", upwards=True).text(None) == ""

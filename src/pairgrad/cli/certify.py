@@ -18,6 +18,7 @@ from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
 from pairgrad.cli.show import progress
+from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
 
 _MEASURABLE = 10**6  # the largest nu at which exact values are computed for comparison
@@ -26,6 +27,7 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 def run(dim: int | None, nu: float | None, order: int | None, shift: int | None, max_order: int) -> bool:
     """Prove what was asked for and print it; False if a proof failed."""
+    flint()  # what is missing is said before anything is printed
     console = Console()
     try:
         if dim is None and nu is None:

@@ -89,7 +89,7 @@ def ratio_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] = DIME
             Column("dim", "dim", "d"),
             *compared_columns("arfr", "AR/FR", ".2e", error="_error"),
             *compared_columns("certificate", "certificate nu^-3", ".2e", shown=False),
-            Column("proven", "proven here", ".2e"),
+            Column("proven", "proven here", ".2e", upwards=True),
             Column("log_bessel_error", "log-bessel", ".2e"),
             Column("cusf_published", "CUSF, published"),
             Column("paired_float64_relative", "paired, float64*", ".2e"),

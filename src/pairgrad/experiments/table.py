@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pairgrad.experiments.published import Printed
+from pairgrad.ground.certificate import rounded_up
 
 Cell = float | int | str | bool | None
 Row = Mapping[str, Cell]
@@ -20,12 +21,16 @@ class Column:
     heading: str
     spec: str = ""
     shown: bool = True  # False: in the CSV alone
+    upwards: bool = False  # a bound: rounded up, so that what is shown is one too
 
     def text(self, cell: Cell) -> str:
         if cell is None:
             return ""
         if isinstance(cell, bool):
             return "yes" if cell else "no"
+        if self.upwards and not isinstance(cell, str):
+            digits = int(self.spec[1:-1]) + 1  # of a format such as ".2e"
+            cell = float(rounded_up(cell, digits))
         return cell if isinstance(cell, str) else format(cell, self.spec)
 
 

@@ -42,7 +42,7 @@ def data(tick: Tick = lambda: None) -> Table:
             Column("nu", "nu", "d"),
             *compared_columns("arfr", "AR/FR", ".2e", error="_error"),
             Column("certificate", "certificate nu^-3", ".2e"),
-            Column("proven", "proven here", ".2e"),
+            Column("proven", "proven here", ".2e", upwards=True),
         ),
         rows=table,
         checks=(
