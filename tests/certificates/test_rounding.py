@@ -63,6 +63,14 @@ def test_bound_is_sound_and_sharp(dim: int, dtype: torch.dtype) -> None:
     assert bound.roundings <= ROUNDING_SHARPNESS[dtype] * errors[worst], place
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_documented_bound_of_every_dimension(dtype: torch.dtype) -> None:
+    """README.md and docs/certificates.md: 18 u below dim 30, 9.1 u from there on."""
+    for dim in (*range(2, 400), 512, 1000, 1024, 4754, 8192, 131072, 10**6, 10**7):
+        assert slope_rounding_bound(pg.potential(dim), dtype).roundings <= (18 if dim < 30 else 9.1), dim
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dim", [3, 512])
 def test_what_was_seen_is_what_an_independent_measurement_sees(dim: int, dtype: torch.dtype) -> None:
