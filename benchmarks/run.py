@@ -14,7 +14,8 @@ from benchmarks import contestants, report
 from benchmarks.contestants import CONTESTANTS, DTYPES, EAGER, LIBRARY, NotAvailable, Setting
 from benchmarks.import_time import import_times
 from benchmarks.report import Results, Row
-from benchmarks.timing import Measurement, affordable_size, interleaved, machine, once
+from benchmarks.timing import Measurement, affordable_size, interleaved, once
+from pairgrad.experiments.timing import machine
 from pairgrad.ground.files import write_atomically
 
 _ROOT = Path(__file__).resolve().parent.parent

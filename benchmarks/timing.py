@@ -1,17 +1,12 @@
-"""Measuring: interleaved repetitions, medians and quartiles, and a description of the machine."""
+"""Measuring: interleaved repetitions, medians and quartiles."""
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
-
-import torch
 
 Key = TypeVar("Key", bound=Hashable)
 Call = Callable[[], object]
@@ -81,24 +76,3 @@ def affordable_size(make: Callable[[int], Call], most: int, seconds: float, *, p
             break
         size = bigger
     return size
-
-
-def machine() -> dict[str, str]:
-    """What the numbers depend on, for the page and for the reader who compares."""
-    return {
-        "CPU": f"{_cpu_model()}, {os.cpu_count()} logical cores",
-        "instruction set used by torch": torch.backends.cpu.get_cpu_capability(),
-        "threads": str(torch.get_num_threads()),
-        "torch": torch.__version__,
-        "Python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

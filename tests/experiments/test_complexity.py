@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pairgrad.experiments.complexity import complexity
-from pairgrad.experiments.timing import machine, median_seconds, one_thread
+from pairgrad.experiments.timing import machine_line, median_seconds, one_thread
 
 
 def test_rows_certificates_and_machine() -> None:
@@ -47,4 +47,4 @@ def test_threads_are_set_back() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert "cores" in machine()
+    assert "cores" in machine_line()

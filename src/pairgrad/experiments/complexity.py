@@ -9,7 +9,7 @@ from pairgrad.experiments import published
 from pairgrad.experiments.fidelity import certificate, proven_bound
 from pairgrad.experiments.published import DIMENSIONS
 from pairgrad.experiments.table import Check, Column, Row, Table, Tick, compared, compared_columns, same_digits
-from pairgrad.experiments.timing import machine, median_seconds, one_thread
+from pairgrad.experiments.timing import machine_line, median_seconds, one_thread
 
 ELEMENTS = 4096
 REPEATS = 11
@@ -21,7 +21,7 @@ def complexity(
     """Depth, certificate and measured times of value and slope together; one row and one tick per dimension."""
     rows: list[Row] = []
     with one_thread():
-        where = machine()
+        where = machine_line()
         for dim in dimensions:
             x = (dim / 2 - 1) * torch.logspace(-2, 2, elements, dtype=torch.float64)
             recurrence, paired = pg.potential(dim, "original"), pg.potential(dim)

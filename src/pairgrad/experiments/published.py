@@ -12,8 +12,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Printed:
-    """One printed number: its text, which says how many digits it has, and the label of its place; the label of a number that is not in the paper
-    says where it comes from."""
+    """One printed number: its text, which says how many digits it has, and the label of its place."""
 
     text: str
     label: str

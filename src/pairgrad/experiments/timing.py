@@ -39,16 +39,23 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def machine() -> str:
-    """Processor, torch, its threads and its instruction set, Python and system, in one line."""
-    return ", ".join(
-        (
-            f"{_processor()}, {os.cpu_count()} logical cores",
-            f"torch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()}, threads: {torch.get_num_threads()})",
-            f"Python {platform.python_version()}",
-            f"{platform.system()} {platform.machine()}",
-        )
-    )
+def machine() -> dict[str, str]:
+    """What measured times depend on."""
+    return {
+        "CPU": f"{_processor()}, {os.cpu_count()} logical cores",
+        "instruction set used by torch": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def machine_line() -> str:
+    """The same in one line."""
+    facts = machine()
+    torch_facts = f"torch {facts['torch']} ({facts['instruction set used by torch']}, threads: {facts['threads']})"
+    return ", ".join((facts["CPU"], torch_facts, f"Python {facts['Python']}", facts["system"]))
 
 
 def _processor() -> str:
