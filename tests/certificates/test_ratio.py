@@ -434,6 +434,13 @@ def test_bad_input(call, message):
         call()
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, "float32", None])
+@pytest.mark.parametrize("call", [pg.potential(8).ratio_bound, pg.potential(8, "arfr").ratio_certificate, ratio.planned_bound])
+def test_a_dtype_that_cannot_be_computed_in(call, dtype):
+    with pytest.raises(TypeError, match=r"dtype must be torch\.float32, torch\.float64, torch\.float16 or torch\.bfloat16, got"):
+        call(dtype)
+
+
 def test_certificates_read_well():
     text = str(pg.potential(512, "arfr").ratio_certificate())
     assert text == ("sup over x >= 0 of |slope(x) - R(x)| <= 5.052e-09 (proven; order 2 around nu, nu >= 1.09; docs/certificates.md)")

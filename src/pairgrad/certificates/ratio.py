@@ -38,7 +38,7 @@ from pairgrad.certificates.steps import (
 from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.certificate import Certificate, rounded_up
-from pairgrad.ground.checks import HALF_DTYPES, exact_number, integer_at_least, one_of
+from pairgrad.ground.checks import computing_dtype, exact_number, integer_at_least, one_of
 from pairgrad.potentials import debye, proven
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.plan import MAX_ORDER, TRUNCATION_TOL, truncation_estimate
@@ -78,7 +78,7 @@ def over_interval(certificate: Certificate, a: float, b: float, equation: str | 
 def measured_ratio_error(pot: Potential, dtype: torch.dtype = torch.float64, points: int = 121) -> Certificate:
     """The largest |slope - R| of the formulas over `points` concentrations, x / c from 1e-2 to 1e2, both in balls: what a bound is to be compared with."""
     points = integer_at_least("points", points, 2)
-    formulas = pot.formulas(pot.compute_dtype(dtype))
+    formulas = pot.formulas(computing_dtype("dtype", dtype))
     scale = float(formulas.centre) if isinstance(formulas, Expansion) else max(float(pot.nu), 0.5)
     bound = pot.ratio_bound(dtype)
     digits = 20 + (math.ceil(-math.log10(bound)) if bound and math.isfinite(bound) else 20)
@@ -105,7 +105,7 @@ def planned_bound(dtype: torch.dtype) -> Certificate:
 
 def _planned_errors(dtype: torch.dtype) -> list[tuple[proven.Depth, proven.Error]]:
     """The worst case of each order that the planner may choose."""
-    tol = TRUNCATION_TOL[torch.float32 if dtype in HALF_DTYPES else dtype]
+    tol = TRUNCATION_TOL[computing_dtype("dtype", dtype)]
     least = {order: _least_centre(order, tol) for order in range(1, MAX_ORDER - 1)}
     economy = Fraction(tol) / 2
     found = []
@@ -197,7 +197,7 @@ def prove_order(family: str, order: int, nu_0: Fraction | float | None = None) -
 def prove_potential(pot: Potential, dtype: torch.dtype = torch.float64) -> Proof:
     """Prove `pot.ratio_bound(dtype)` from the coefficients that the kernel of this very potential uses."""
     certificate = pot.ratio_certificate(dtype)
-    expansion = pot.formulas(pot.compute_dtype(dtype))
+    expansion = pot.formulas(computing_dtype("dtype", dtype))
     if not isinstance(expansion, Expansion):
         raise ValueError(
             f"only realizations 'paired' and 'arfr' are expansions with a proof, got {pot!r}: {certificate.reason or certificate}"

@@ -33,6 +33,13 @@ def floating_tensor(name: str, value: Any) -> torch.Tensor:
     return value
 
 
+def computing_dtype(name: str, dtype: Any) -> torch.dtype:
+    """The dtype in which tensors of `dtype` are computed: float32 for the half ones, else itself; a TypeError if they cannot be."""
+    if dtype not in DTYPES and dtype not in HALF_DTYPES:
+        raise TypeError(f"{name} must be torch.float32, torch.float64, torch.float16 or torch.bfloat16, got {describe(dtype)}")
+    return torch.float32 if dtype in HALF_DTYPES else dtype
+
+
 def integer_at_least(name: str, value: Any, least: int, *, hint: str = "") -> int:
     """`value` as an int >= `least`."""
     tail = f": {hint}" if hint else ""

@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 from pairgrad.ground.certificate import Certificate
-from pairgrad.ground.checks import integer_at_least
+from pairgrad.ground.checks import computing_dtype, integer_at_least
 from pairgrad.potentials.expansion import Expansion, UnnormalisedExpansion
 from pairgrad.potentials.plan import MAX_ORDER
 from pairgrad.potentials.protocol import RATIO_ERROR, Potential
@@ -55,6 +55,7 @@ class ArFr(Potential):
 
     def ratio_certificate(self, dtype: torch.dtype = torch.float64) -> Certificate:
         """At order 2 below nu^-3 of Theorem thm:a2, and close to what is attained: about 0.0835 nu^-3; needs nu from about 1 on."""
+        computing_dtype("dtype", dtype)  # one formula for all of them
         least = first_order(1, self.order)
         hypothesis = f"order {self.order} around nu, nu >= {float(least):g}"
         error = slope_error(self._expansion) if self.nu >= least else None

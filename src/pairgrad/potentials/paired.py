@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 from pairgrad.ground.certificate import Certificate
-from pairgrad.ground.checks import DTYPES, integer_at_least
+from pairgrad.ground.checks import DTYPES, computing_dtype, integer_at_least
 from pairgrad.potentials.expansion import Expansion, potential_at_zero
 from pairgrad.potentials.plan import MAX_ORDER, plan
 from pairgrad.potentials.protocol import RATIO_ERROR, Potential
@@ -65,7 +65,7 @@ class Paired(Potential):
 
         An order far too high for the centre has a bound that says nothing, and with a shift it may have a pole: the bound is infinite then.
         """
-        expansion = self._formulas[self.compute_dtype(dtype)]
+        expansion = self._formulas[computing_dtype("dtype", dtype)]
         shift = f", shift {expansion.shift}" if expansion.shift else ""
         hypothesis = f"order {expansion.order} around nu + {expansion.shift + 0.5:g}{shift}, nu >= 0"
         error = slope_error(expansion)
