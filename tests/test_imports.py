@@ -22,9 +22,10 @@ ALLOWED = {
     "sphere": _CORE,
     **{name: {*_STATE, *_MIDDLE} for name in _MIDDLE},
     "distributed": {*_STATE, *_MIDDLE},
+    "compat": {*_STATE, *_MIDDLE},
     "coherence": {"ground"},
-    "experiments": {*_STATE, *_MIDDLE, "distributed", "coherence", "_version"},
-    "cli": {*_STATE, *_MIDDLE, "distributed", "coherence", "experiments", "_version"},
+    "experiments": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "_version"},
+    "cli": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "experiments", "_version"},
     "_version": set(),
 }
 TOP = {"experiments", "cli"}  # nothing imports these

@@ -2,7 +2,26 @@
 
 import pairgrad
 
-PUBLIC = {"Pair", "Potential", "Realization", "__version__", "potential", "realizations"}
+PUBLIC = {
+    "ClassBank",
+    "ClassState",
+    "LogitAdjust",
+    "OutlierExposure",
+    "PATTLoss",
+    "Pair",
+    "Potential",
+    "ProCoLoss",
+    "Realization",
+    "TemperatureLogitAdjust",
+    "VMFClassifier",
+    "VMFRegressionLoss",
+    "__version__",
+    "compile",
+    "potential",
+    "realizations",
+    "vmf_cross_entropy",
+    "vmf_scores",
+}
 POTENTIAL = {
     "coherent",
     "complement",
@@ -12,6 +31,7 @@ POTENTIAL = {
     "difference",
     "dim",
     "formulas",
+    "increment",
     "invertible",
     "offset",
     "pair",

@@ -9,6 +9,14 @@ from typing import Any
 
 import torch
 
+try:  # a private name; without it, arguments inside vmap are looked at too, and torch says that it cannot
+    from torch._C._functorch import is_functorch_wrapped_tensor
+except ImportError:  # pragma: no cover
+
+    def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:
+        return False
+
+
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64)
 
@@ -71,3 +79,8 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
+
+
+def readable(tensor: torch.Tensor) -> bool:
+    """Whether looking at the values costs no device synchronisation: a plain CPU tensor, outside torch.compile and torch.func."""
+    return not torch.compiler.is_compiling() and tensor.device.type == "cpu" and not is_functorch_wrapped_tensor(tensor)

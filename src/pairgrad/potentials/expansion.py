@@ -39,6 +39,7 @@ from pairgrad.ground.arithmetic import Arithmetic, Number, TorchArithmetic, divi
 from pairgrad.potentials import debye
 
 _HALF = Fraction(1, 2)
+_LONGEST_REACH = 0.25  # argument of artanh up to which its series is shorter than a logarithm
 _NEAR = 0.75  # log(P_b / P_a) is taken from the divided difference up to this relative increase of P, from values beyond
 
 
@@ -172,10 +173,12 @@ class Expansion:
         return self._slope_at(ops, k, at, _height(ops, k, at.t))
 
     def _slope_at(self, ops: Arithmetic, k: Coefficients, at: Point, height: Number) -> Number:
-        if self.shift:
-            p, e = self._descend(ops, k, at, height)
-            height = height + 2 / k.centre * at.t * (e / p)
-        return at.v * height
+        return at.v * (self._shifted_height(ops, k, at, height) if self.shift else height)
+
+    def _shifted_height(self, ops: Arithmetic, k: Coefficients, at: Point, height: Number) -> Number:
+        """s times slope over x, of the shifted potential."""
+        p, e = self._descend(ops, k, at, height)
+        return height + 2 / k.centre * at.t * (e / p)
 
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         """Second derivative of the value; even in x."""
@@ -273,9 +276,15 @@ class Expansion:
         sa, sb = ops.radius(k.centre, a), ops.radius(k.centre, b)
         half_sum = sa / 2 + sb / 2
         size = ops.absolute((b - a) * ((a / 2 + b / 2) / half_sum))
+        total = self._rise(ops, k, a, b, sa, sb, size, per_unit=per_unit)
+        return total, mean / half_sum, ops.choose(b >= a, 1 + 0 * size, -1 + 0 * size)
+
+    def _rise(
+        self, ops: Arithmetic, k: Coefficients, a: Number, b: Number, sa: Number, sb: Number, size: Number, *, per_unit: bool
+    ) -> Number:
+        """|V_b - V_a|, or that over D, from D = |s_b - s_a| = `size` and a, b >= 0 with their s."""
         low, high = ops.minimum(sa, sb), ops.maximum(sa, sb)
         tu, tw = k.centre / low, k.centre / high
-
         unit = 1 + 0 * size if per_unit else size
 
         def log_rise(weight: Number) -> Number:
@@ -303,7 +312,52 @@ class Expansion:
             if per_unit:
                 far = far / ops.maximum(size, low / 2**20)
             total = total + ops.choose(part <= _NEAR, near, far)
-        return total, mean / half_sum, ops.choose(b >= a, 1 + 0 * size, -1 + 0 * size)
+        return total
+
+    def increment(self, ops: Arithmetic, a: Number, squared: Number, terms: tuple[int, int] | None = None) -> tuple[Number, Number]:
+        """value(b) - value(a), and slope(b) / b, for a >= 0 and b^2 = a^2 + squared: what a score and its gradient need.
+
+        Everything comes from one square root (eq. stable-delta): s_b^2 = s_a^2 + squared, D = s_b - s_a = squared / (s_a + s_b), and, with
+        no division by a b that may be small, slope(b) / b = H(t_b) / s_b. Without shift, the logarithms of eq. stable-f2 are
+
+            log((c + s_b) / (c + s_a)) = 2 artanh(D / (2 c + s_a + s_b)),      log(s_b / s_a) / 2 = artanh(D / (s_a + s_b)),
+
+        odd series whose length can be fixed in advance where |b - a|, and with it |D|, is bounded: `terms`, from `series_terms`.
+        """
+        k = self.coefficients(ops)
+        low = ops.radius(k.centre, a)
+        high = ops.sqrt(ops.at_least(low * low + squared, k.centre * k.centre))
+        t = k.centre / high
+        inverse = 1 / (low + high)
+        size = squared * inverse
+        height = _height(ops, k, t)
+        if terms is None or self.shift:
+            zero = 0 * size
+            b = ops.sqrt(ops.maximum(a * a + squared, zero))
+            rise = self._rise(ops, k, a + zero, b, low + zero, high, ops.absolute(size), per_unit=False)
+            difference = ops.choose(squared >= 0, rise, -rise)
+            if self.shift:
+                height = self._shifted_height(ops, k, Point(high, t, b / high), height)
+        else:
+            outer = 1 / (2 * k.centre + low + high)
+            inner, width = size * inverse, size * outer
+            logarithms = 2 * k.expanded * outer * _artanh_over(ops, width * width, terms[0])
+            logarithms = logarithms + inverse * _artanh_over(ops, inner * inner, terms[1])
+            base = k.centre / low
+            tail = base * t * _tail_difference(k, k.tail_integral, t, base)  # in this order: what depends on a alone stays small
+            difference = size * (1 - logarithms + tail)
+        return difference, height / high
+
+    def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
+        """Terms of the two series of `increment` that are below `rounding` for |b - a| <= `reach`; None where logarithms are shorter."""
+        if self.shift:
+            return None
+        counts = []
+        for argument in (reach / (4 * float(self.centre)), reach / (2 * float(self.centre))):
+            if argument > _LONGEST_REACH:
+                return None
+            counts.append(next(n for n in range(1, 40) if argument ** (2 * n) / (2 * n + 1) <= rounding / 4))
+        return counts[0], counts[1]
 
     # Shift ------------------------------------------------------------------------------------------------------------
 
@@ -397,6 +451,11 @@ def _curved_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
 def _bent_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
     """d/dt [t (H + C)] = -4 s^3 d^2 (x V') / dq^2."""
     return ops.polynomial(k.bent_head, t) / ((1 + t) * (1 + t)) + t * t * _tail(ops, k, k.bent_tail, t)
+
+
+def _artanh_over(ops: Arithmetic, square: Number, terms: int) -> Number:
+    """artanh(z) / z = 1 + z^2 / 3 + z^4 / 5 + ..., from z^2."""
+    return ops.polynomial(ops.constants([Fraction(1, 2 * i + 1) for i in range(terms)]), square)
 
 
 def _lifted_difference(k: Coefficients, ta: Number, tb: Number) -> Number:

@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pairgrad.ground.checks import describe
+from pairgrad.ground.checks import describe, readable
 from pairgrad.potentials import kernels
 from pairgrad.potentials.autograd import differentiable
 
 if TYPE_CHECKING:
     from pairgrad.potentials.protocol import Potential
-
-try:  # a private name; without it, arguments inside vmap are looked at too, and torch says that it cannot
-    from torch._C._functorch import is_functorch_wrapped_tensor
-except ImportError:  # pragma: no cover
-
-    def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:
-        return False
-
 
 # The start is within 2 % at every order and Newton squares that: two steps (float32) or three (float64) reach rounding, one more is kept.
 NEWTON_STEPS = {torch.float32: 3, torch.float64: 4}
@@ -27,7 +19,7 @@ NEWTON_STEPS = {torch.float32: 3, torch.float64: 4}
 
 def check_range(r: torch.Tensor) -> None:
     """|r| <= 1, where looking costs no device synchronisation: eager tensors on the CPU."""
-    if torch.compiler.is_compiling() or r.device.type != "cpu" or is_functorch_wrapped_tensor(r):
+    if not readable(r):
         return
     outside = r.detach().abs() > 1
     if bool(outside.any()):

@@ -10,6 +10,7 @@ import torch
 from pairgrad.ground.arithmetic import TorchArithmetic
 from pairgrad.potentials.autograd import differentiable, differentiable_pair
 from pairgrad.potentials.expansion import Expansion
+from pairgrad.potentials.formulas import BySubtraction
 
 if TYPE_CHECKING:
     from pairgrad.potentials.protocol import Potential
@@ -75,6 +76,46 @@ def _d_secant(pot: Potential, output: torch.Tensor | None, fixed: torch.Tensor, 
     return torch.where(near, integral, quotient)
 
 
+def increment_pair(
+    pot: Potential, a: torch.Tensor, squared: torch.Tensor, terms: tuple[int, int] | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """value(b) - value(a), and the gain slope(b) / b, for a >= 0 and b^2 = a^2 + squared; no gradients.
+
+    `terms` are `series_terms` of an expansion. The two arguments broadcast, and what depends on `a` alone is computed in its shape.
+    """
+    formulas = pot.formulas(squared.dtype)
+    if isinstance(formulas, Expansion):
+        return formulas.increment(TORCH, a, squared, terms)
+    least = torch.finfo(squared.dtype).tiny ** 0.5  # the gain has a limit at b = 0
+    b = torch.sqrt((a * a + squared).clamp_min(least * least))
+    if isinstance(formulas, BySubtraction):
+        value_b, slope_b = formulas.pair(TORCH, b)
+        return value_b - formulas.value(TORCH, a), slope_b / b
+    a, b = torch.broadcast_tensors(a, b)
+    return formulas.difference(TORCH, a, b), formulas.slope(TORCH, b) / b
+
+
+def series_terms(pot: Potential, reach: float | None, dtype: torch.dtype) -> tuple[int, int] | None:
+    """Lengths of the series of `increment_pair` for |b - a| <= reach; None for logarithms, which need no bound."""
+    formulas = pot.formulas(pot.compute_dtype(dtype))
+    if reach is None or not isinstance(formulas, Expansion):
+        return None
+    return formulas.series_terms(reach, torch.finfo(pot.compute_dtype(dtype)).eps / 2)
+
+
+def _gain(pot: Potential, square: torch.Tensor) -> torch.Tensor:
+    """slope(b) / b as a function of b^2."""
+    return increment_pair(pot, square.sqrt(), torch.zeros_like(square))[1]
+
+
+def _d_gain(pot: Potential, square: torch.Tensor) -> torch.Tensor:
+    """(slope'(b) - slope(b) / b) / (2 b^2), which cancels where b is small: there the first term of the series of R, for b^2 = 0."""
+    turn = float(2 * pot.nu + 2)
+    near = square <= (1e-3 * turn) ** 2
+    away = torch.where(near, turn * turn, square)
+    return torch.where(near, -1 / (turn * turn * (turn + 2)), (curvature(pot, away.sqrt()) - gain(pot, away)) / (2 * away))
+
+
 slope: Kernel = differentiable(_slope, lambda pot, _, x: curvature(pot, x))
 value: Kernel = differentiable(_value, lambda pot, _, x: slope(pot, x))
 pair = differentiable_pair(_pair, lambda pot, x: curvature(pot, x))
@@ -85,4 +126,10 @@ secant: Kernel = differentiable(
     lambda pot, output, a, b: _d_secant(pot, output, b, a),
     lambda pot, output, a, b: _d_secant(pot, output, a, b),
     uses_output=True,
+)
+gain: Kernel = differentiable(_gain, lambda pot, _, square: _d_gain(pot, square))
+increment: Kernel = differentiable(
+    lambda pot, a, squared: increment_pair(pot, a, squared)[0],
+    lambda pot, _, a, squared: a * (gain(pot, (a * a + squared).clamp_min(0)) - gain(pot, a * a)),
+    lambda pot, _, a, squared: gain(pot, (a * a + squared).clamp_min(0)) / 2,
 )

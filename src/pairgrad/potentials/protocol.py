@@ -35,7 +35,7 @@ class Potential(ABC):
 
     All methods are elementwise on float32 or float64 tensors of any shape and device (float16 and bfloat16 are computed in float32 and
     returned in their own dtype, or in float32 under autocast). Values are even in x and slopes odd; NaN propagates; at infinity the limits
-    are taken. `value`, `slope`, `difference`, `secant`, `complement` and `concentration` are differentiable, twice (for the recurrences: value
+    are taken. `value`, `slope`, `difference`, `secant`, `increment`, `complement` and `concentration` are differentiable, twice (for the recurrences: value
     and difference twice, the rest once), with the slope that this realization *supplies*: for a coherent one that is the derivative of its
     value, for `"original"` it is not.
 
@@ -117,6 +117,14 @@ class Potential(ABC):
         """(value(b) - value(a)) / (b - a), and slope(a) where a = b."""
         return self._elementwise(kernels.secant, a=a, b=b)
 
+    def increment(self, a: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
+        """value(b) - value(a) for a >= 0 and b^2 = a^2 + `squared` (eqs. stable-delta, stable-f2).
+
+        What a vMF score is: the square of a radius changes by an amount that is known without cancellation, and the difference of the values is
+        had from it without subtracting potentials, and without the division by b that `difference` would leave to the gradient.
+        """
+        return self._elementwise(kernels.increment, a=a, squared=squared)
+
     def concentration(self, resultant_length: torch.Tensor, method: str = "newton") -> torch.Tensor:
         """The x with slope(x) = `resultant_length`: maximum likelihood of a vMF concentration.
 
@@ -143,12 +151,12 @@ class Potential(ABC):
         if len(tensors) == 2:
             if tensors[0].device != tensors[1].device:
                 places = " and ".join(f"{name} on {t.device}" for name, t in arguments.items())
-                raise ValueError(f"a and b must be on one device, got {places}: move one with .to(...)")
+                raise ValueError(f"{' and '.join(arguments)} must be on one device, got {places}: move one with .to(...)")
             try:
                 tensors = list(torch.broadcast_tensors(*tensors))
             except RuntimeError:
                 shapes = " and ".join(f"{name} of shape {tuple(t.shape)}" for name, t in arguments.items())
-                raise ValueError(f"a and b must broadcast against each other, got {shapes}") from None
+                raise ValueError(f"{' and '.join(arguments)} must broadcast against each other, got {shapes}") from None
         compute = self.compute_dtype(dtype)
         result = rule(self, *(t.to(compute) for t in tensors))
         return result.to(_result_dtype(dtype, tensors[0].device.type))

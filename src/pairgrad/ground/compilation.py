@@ -1,0 +1,26 @@
+"""torch.compile with the settings that are right here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from pairgrad.ground.checks import describe
+
+Callee = TypeVar("Callee", bound=Callable[..., Any])
+
+
+def compile(target: Callee, *, mode: str | None = None) -> Callee:
+    """`torch.compile` of a module or function as one graph with static shapes, so that nothing falls back to eager mode unseen.
+
+    One graph per shape of the batch: drop the last, smaller batch of an epoch or it is compiled for itself. Values are not checked inside a compiled region.
+
+    Args:
+        target: a module, such as a loss, or a function of tensors.
+        mode: of torch.compile; `"reduce-overhead"` captures CUDA graphs.
+    """
+    if not callable(target):
+        raise TypeError(f"target must be a module or a function, got {describe(target)}")
+    return torch.compile(target, fullgraph=True, dynamic=False, mode=mode)  # type: ignore[return-value]

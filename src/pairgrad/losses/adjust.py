@@ -1,0 +1,290 @@
+"""Cross-entropy with a class prior: logit adjustment (LA), and temperature logit adjustment (TLA)."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, readable
+from pairgrad.losses.reduction import check_reduction, reduce
+
+_HINT = "give the number of training samples of every class, in the order of the labels"
+
+
+def log_prior(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
+    r"""\(b_k = \log \pi_k = \log (n_k / \sum_j n_j)\), the long-tail prior of eq. view-loss, in float64.
+
+    A class with count 0 gets \(-\infty\). Counts need not be integers: frequencies do as well. The result is on the device of the counts (on the CPU
+    if that has no float64).
+
+    Examples:
+        >>> log_prior([50, 30, 20]).exp()
+        tensor([0.5000, 0.3000, 0.2000], dtype=torch.float64)
+    """
+    counts = _real_vector("class_counts", class_counts, _HINT)
+    if not bool(((counts >= 0) & counts.isfinite()).all()):
+        raise ValueError(f"class_counts must be finite and >= 0, got values from {counts.min():g} to {counts.max():g}: {_HINT}")
+    largest = counts.max()
+    if largest == 0:
+        raise ValueError(f"class_counts must have a positive entry, got {counts.numel()} zeros: {_HINT}")
+    shares = counts / largest  # so that their sum does not overflow
+    prior = torch.log(shares / shares.sum())
+    return prior.to(class_counts.device) if isinstance(class_counts, torch.Tensor) and class_counts.device.type != "mps" else prior
+
+
+class _PriorAdjusted(nn.Module):
+    """Cross-entropy of logits / temperature + strength * log prior; the two public classes choose which of the two factors can be set."""
+
+    log_prior: torch.Tensor
+    weight: torch.Tensor | None
+
+    def __init__(
+        self,
+        class_counts: Sequence[float] | torch.Tensor,
+        temperature: float,
+        strength: float,
+        weight: Sequence[float] | torch.Tensor | None,
+        label_smoothing: float,
+        ignore_index: int,
+        reduction: str,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        self.temperature = _number("temperature", temperature, "a finite number > 0", lambda v: 0 < v < math.inf)
+        self.strength = _number("strength", strength, "a finite number >= 0", lambda v: 0 <= v < math.inf)
+        self.label_smoothing = _number("label_smoothing", label_smoothing, "a number in [0, 1]", lambda v: 0 <= v <= 1)
+        if isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral):
+            raise TypeError(f"ignore_index must be an integer, got {describe(ignore_index)}")
+        self.ignore_index = int(ignore_index)
+        self.reduction = check_reduction(reduction)
+        prior = log_prior(class_counts)
+        prior = self.strength * prior if self.strength else torch.zeros_like(prior)  # 0 times -inf: no adjustment
+        if self.label_smoothing > 0 and bool(prior.isinf().any()):
+            raise ValueError(
+                f"label_smoothing must be 0 when a class has count 0, got {self.label_smoothing}: it gives every class a share of every label, "
+                "and a class of probability 0 then makes each loss infinite; leave those classes out, or give them a small count"
+            )
+        kept = computing_dtype("dtype", torch.get_default_dtype() if dtype is None else dtype)
+        device = class_counts.device if isinstance(class_counts, torch.Tensor) else None
+        self.register_buffer("log_prior", prior.to(dtype=kept, device=device))
+        self.register_buffer("weight", None if weight is None else self._checked_weight(weight).to(dtype=kept, device=device))
+
+    def _checked_weight(self, weight: Sequence[float] | torch.Tensor) -> torch.Tensor:
+        values = _real_vector("weight", weight, "give one factor per class, or None")
+        if values.numel() != self.num_classes:
+            raise ValueError(f"weight must have one entry for each of the {self.num_classes} classes, got {values.numel()}")
+        if not bool(((values >= 0) & values.isfinite()).all()):
+            raise ValueError(f"weight must be finite and >= 0, got values from {values.min():g} to {values.max():g}")
+        return values
+
+    @property
+    def num_classes(self) -> int:
+        return self.log_prior.numel()
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        """As for every module, except that `.half()` and `.bfloat16()` move the prior and the weights but leave their precision alone."""
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            after = self._buffers[name]
+            if buffer is not None and after is not None and after.dtype in HALF_DTYPES:
+                self._buffers[name] = buffer.to(after.device)
+        return self
+
+    def adjusted(self, logits: torch.Tensor) -> torch.Tensor:
+        """logits / temperature + strength * log prior, (B, K), of which `forward` takes the cross-entropy."""
+        self._check_logits(logits)
+        return self._adjusted(logits)
+
+    def _adjusted(self, logits: torch.Tensor) -> torch.Tensor:
+        z = logits.to(computing_dtype("logits", logits.dtype))
+        if self.temperature != 1:
+            z = z / self.temperature
+        return z + self.log_prior.to(z.dtype)
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The loss of logits of shape (B, K) against labels of shape (B,), or against class probabilities of shape (B, K)."""
+        self._check_logits(logits)
+        if not isinstance(target, torch.Tensor):
+            raise TypeError(f"target must be a tensor of labels or of class probabilities, got {describe(target)}")
+        if target.device != logits.device:
+            raise ValueError(f"logits and target must be on one device, got {logits.device} and {target.device}: move one with .to(...)")
+        if target.is_floating_point():
+            return self._from_probabilities(logits, target)
+        return self._from_labels(logits, target)
+
+    def _from_labels(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if target.dtype == torch.bool or target.is_complex() or target.shape != logits.shape[:1]:
+            raise ValueError(
+                f"target must be integer labels of shape ({logits.shape[0]},) or class probabilities of shape {tuple(logits.shape)}, "
+                f"got {describe(target)}"
+            )
+        target = target.long()
+        taken = target != self.ignore_index
+        if readable(target):
+            inside = (target >= 0) & (target < self.num_classes)
+            if not bool((inside | ~taken).all()):
+                wrong = target[taken & ~inside][0].item()
+                raise ValueError(
+                    f"target must lie in [0, {self.num_classes - 1}] or be ignore_index = {self.ignore_index}, got the label {wrong}"
+                )
+        labels = torch.where(taken, target, 0)
+        if readable(target):
+            self._check_possible(taken & self.log_prior[labels].isinf(), labels)
+        adjusted = self._adjusted(logits)
+        weight = None if self.weight is None else self.weight.to(adjusted.dtype)
+        losses = F.cross_entropy(
+            adjusted, target, weight, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing, reduction="none"
+        )
+        counted = taken.to(adjusted.dtype) if weight is None else weight[labels] * taken
+        return reduce(losses, self.reduction, counted.sum())
+
+    def _from_probabilities(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        floating_tensor("target", target)
+        if target.shape != logits.shape:
+            raise ValueError(
+                f"target of class probabilities must have the shape of logits, {tuple(logits.shape)}, got {describe(target)}: "
+                "labels must be integers, e.g. target.long()"
+            )
+        if self.ignore_index >= 0:
+            raise ValueError(
+                f"target must be integer labels when ignore_index is a class, got ignore_index = {self.ignore_index} and {describe(target)}"
+            )
+        if readable(target):
+            if not bool(((target >= 0) & target.isfinite()).all()):
+                raise ValueError(f"target of class probabilities must be finite and >= 0, got {describe(target)} with other values")
+            self._check_possible((target > 0) & self.log_prior.isinf(), torch.arange(self.num_classes).expand(target.shape))
+        adjusted = self._adjusted(logits)
+        shares = target.to(adjusted.dtype)
+        if self.label_smoothing > 0:
+            shares = shares * (1 - self.label_smoothing) + self.label_smoothing / self.num_classes
+        log_probabilities = torch.where(shares > 0, F.log_softmax(adjusted, 1), 0.0)  # 0 log 0 = 0, for classes of count 0
+        if self.weight is not None:
+            shares = shares * self.weight.to(adjusted.dtype)
+        return reduce(-(shares * log_probabilities).sum(1), self.reduction)
+
+    def _check_logits(self, logits: torch.Tensor) -> None:
+        floating_tensor("logits", logits)
+        if logits.dim() != 2 or logits.shape[1] != self.num_classes:
+            raise ValueError(
+                f"logits must have shape (batch, {self.num_classes}), one column for each entry of class_counts, got {describe(logits)}"
+            )
+        if logits.device != self.log_prior.device:
+            raise ValueError(
+                f"logits must be on the device of the prior, {self.log_prior.device}, got {describe(logits)}: move the loss with .to(logits.device)"
+            )
+        if readable(logits) and bool((logits.isnan() | (logits == torch.inf)).any()):
+            raise ValueError(
+                f"logits must not be NaN or +inf (-inf leaves a class out), got such values in {describe(logits)}: look at the layers before the loss"
+            )
+
+    def _check_possible(self, impossible: torch.Tensor, labels: torch.Tensor) -> None:
+        if bool(impossible.any()):
+            raise ValueError(
+                f"target must not name a class with count 0, got class {labels[impossible][0].item()}: its prior probability is 0 and the loss would "
+                "be infinite; count it in class_counts"
+            )
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, temperature={self.temperature:g}, strength={self.strength:g}, reduction={self.reduction!r}"
+
+
+class LogitAdjust(_PriorAdjusted):
+    r"""Cross-entropy of logits plus a class prior: \(\ell_i = -\log \operatorname{softmax}_{y_i}(z_i + \tau b)\), with b = log pi (eq. view-loss).
+
+    float16 and bfloat16 logits are computed, and the loss returned, in float32. The prior is computed in float64 and kept as a buffer, strength
+    included, in `dtype`; `.half()` and `.bfloat16()` leave it in that dtype, because rounding it would move every class by another amount, and
+    `.float()` and `.double()` convert it as they convert everything.
+
+    Args:
+        class_counts: (K,), training samples per class. A class with count 0 gets probability 0: it may not be a label.
+        strength: tau >= 0; 0 is plain cross-entropy.
+        weight: (K,), a factor per class, as in `torch.nn.functional.cross_entropy`, whose mean over labels divides by the sum of factors.
+        label_smoothing: in [0, 1], the share of each label that is spread over all classes.
+        ignore_index: samples with this label do not count.
+        reduction: `"mean"`, `"sum"`, or `"none"`. Where nothing counts, the mean is 0 and sends back zeros.
+        dtype: of the buffers, float32 or float64; None for torch's default dtype. With float64 logits, choose float64.
+
+    Examples:
+        >>> import torch
+        >>> loss = LogitAdjust([900, 100])
+        >>> loss(torch.zeros(1, 2), torch.tensor([1])).neg().exp()
+        tensor(0.1000)
+    """
+
+    def __init__(
+        self,
+        class_counts: Sequence[float] | torch.Tensor,
+        strength: float = 1.0,
+        weight: Sequence[float] | torch.Tensor | None = None,
+        *,
+        label_smoothing: float = 0.0,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(class_counts, 1.0, strength, weight, label_smoothing, ignore_index, reduction, dtype)
+
+
+class TemperatureLogitAdjust(_PriorAdjusted):
+    r"""Logit adjustment with a temperature on the logits alone: \(\ell_i = -\log \operatorname{softmax}_{y_i}(z_i / T + \tau b)\).
+
+    \(L_{\mathrm{TLA}}\) of eq. patt-total [he2025patt]. The prior is not divided by T.
+
+    Args:
+        class_counts: (K,), as for [`LogitAdjust`][pairgrad.LogitAdjust], like all the arguments below.
+        temperature: T > 0. PATT's code takes 0.9 for CIFAR and 0.7 for ImageNet.
+        strength: tau >= 0.
+        weight: (K,), a factor per class.
+        label_smoothing: in [0, 1].
+        ignore_index: samples with this label do not count.
+        reduction: `"mean"`, `"sum"`, or `"none"`.
+        dtype: of the buffers.
+
+    Examples:
+        >>> import torch
+        >>> loss = TemperatureLogitAdjust([900, 100], temperature=0.5)
+        >>> loss.adjusted(torch.tensor([[0.0, 1.0]])).exp()
+        tensor([[0.9000, 0.7389]])
+    """
+
+    def __init__(
+        self,
+        class_counts: Sequence[float] | torch.Tensor,
+        temperature: float = 0.9,
+        strength: float = 1.0,
+        weight: Sequence[float] | torch.Tensor | None = None,
+        *,
+        label_smoothing: float = 0.0,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(class_counts, temperature, strength, weight, label_smoothing, ignore_index, reduction, dtype)
+
+
+def _real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
+    """`values` copied to a float64 CPU vector of at least one element; not every device has float64."""
+    try:
+        given = torch.as_tensor(values, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be a one-dimensional sequence or tensor of numbers, got {describe(values)}: {hint}") from None
+    if given.dtype == torch.bool or given.is_complex():
+        raise TypeError(f"{name} must hold real numbers, got {describe(given)}: {hint}")
+    if given.dim() != 1 or given.numel() == 0:
+        raise ValueError(f"{name} must have one dimension and at least one entry, got {describe(given)}: {hint}")
+    return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach().clone()  # `given` has Python floats in float32
+
+
+def _number(name: str, value: Any, expected: str, good: Callable[[float], bool]) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {expected}, got {describe(value)}")
+    if not good(float(value)):
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+    return float(value)

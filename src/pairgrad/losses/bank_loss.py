@@ -1,0 +1,234 @@
+"""The loss both host systems share: cross-entropy of vMF scores against a bank that the batch's own views update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pairgrad.ground.checks import describe, one_of
+from pairgrad.ground.compilation import compile as compile_
+from pairgrad.losses import fused
+from pairgrad.losses.adjust import log_prior as log_prior_of
+from pairgrad.losses.cross_entropy import given, longest
+from pairgrad.losses.reduction import check_reduction, reduce
+from pairgrad.losses.scores import check_temperature, full_precision, plain_scores, resolve, vmf_scores
+from pairgrad.losses.views import cross_entropy_of_views, every_state
+from pairgrad.potentials import Potential
+from pairgrad.sphere.bank import ClassBank, Touched
+from pairgrad.sphere.geometry import GEOMETRIES
+from pairgrad.sphere.inputs import checked_batch
+from pairgrad.sphere.state import Classes
+
+SCORING = ("after-update", "before-update")
+Views = torch.Tensor | Sequence[torch.Tensor]
+
+
+class BankLoss(nn.Module):
+    r"""Mean over views and samples of the cross-entropy \(\ell_i^{(v)}\) (eqs. view-loss, isac), with a class bank that learns from every view.
+
+    In training mode each view first updates the bank and is then scored against it, the views in order; the class statistics are detached. In evaluation
+    mode nothing is updated. `scores` gives the scores themselves.
+
+    Args:
+        num_classes: K.
+        dim: feature dimension p.
+        temperature: tau.
+        class_counts: samples per class in the training set, for the log prior that is added to the scores; None: no prior.
+        prior_strength: factor of the log prior.
+        normalize: scale the features to unit length first, as a vMF model wants them. Without, they are taken as they come.
+        realization: of the potential, by name or as a `Potential`: `"paired"`, or one of the arms of the paper, `"original"`, `"consistent"`, `"arfr"`.
+        score: `"after-update"`, as the hosts do, or `"before-update"`, against a bank that has not seen the view.
+        geometry: `"factorised"` (fused) or `"expanded"`, through (B, K, p) tensors, as the public code.
+        geometry_dtype: compute scores and loss in this dtype; None: in that of the bank.
+        reduction: `"mean"`, `"sum"` or `"none"` (one loss per view and sample, (V, B)).
+        compile: run the step (update, scores, loss, gradient) through `torch.compile`, once per shape of the batch. With `"reduce-overhead"`, or another
+            mode of torch.compile, in that mode.
+        **bank: options of [`ClassBank`][pairgrad.ClassBank].
+    """
+
+    log_prior: torch.Tensor | None
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        temperature: float = 0.1,
+        class_counts: Sequence[float] | torch.Tensor | None = None,
+        prior_strength: float = 1.0,
+        normalize: bool = True,
+        realization: str | Potential = "paired",
+        score: str = "after-update",
+        geometry: str = "factorised",
+        geometry_dtype: torch.dtype | None = None,
+        reduction: str = "mean",
+        compile: bool | str = False,
+        **bank: Any,
+    ) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if isinstance(temperature, torch.Tensor):
+            raise TypeError("temperature of a loss with a bank must be a number; use vmf_cross_entropy to learn it")
+        self.bank = ClassBank(num_classes, dim, **bank)
+        self.temperature = float(temperature)
+        self.normalize = bool(normalize)
+        self.potential = resolve(realization, self.bank.dim)
+        self.score = one_of("score", score, SCORING)
+        self.geometry = one_of("geometry", geometry, GEOMETRIES)
+        self.geometry_dtype = geometry_dtype
+        self.reduction = check_reduction(reduction)
+        prior, self._spread = None, 0.0
+        if class_counts is not None:
+            prior = prior_strength * log_prior_of(class_counts)
+            if len(prior) != self.bank.num_classes:
+                raise ValueError(f"class_counts must have one number for each of the {num_classes} classes, got {len(prior)}")
+            finite = prior[torch.isfinite(prior)]
+            self._spread = float(finite.max() - finite.min())
+            prior = prior.to(device=self.bank.sums.device, dtype=self.bank.sums.dtype)
+        self.register_buffer("log_prior", prior)
+        if not isinstance(compile, (bool, str)):
+            raise TypeError(f"compile must be True, False or a mode of torch.compile, got {describe(compile)}")
+        self.compile_mode = compile
+        self._compiled: Callable[..., tuple[fused.Result, Touched | None]] | None = None
+
+    def forward(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
+        """The loss of one view (B, p), or of several: (V, B, p), or a sequence of (B, p). Updates the bank in training mode."""
+        return reduce(self.rows(features, labels), self.reduction)
+
+    def rows(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
+        """The loss of each view of each sample, (V, B)."""
+        views = self._views(features)
+        views, labels = checked_batch(views, labels, self.bank.num_classes, self.bank.dim, self.bank.sums, validate=self.bank.validate)
+        with full_precision(views.device.type):
+            dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
+            views = views.to(self.bank.sums.dtype)
+            if self.normalize:
+                views = functional.normalize(views, dim=-1)
+            self.bank.refresh()
+            if self.geometry == "expanded" or dtype != self.bank.sums.dtype:
+                rows = self._plain(views, labels, dtype)
+            else:
+                rows = self._fused(views, labels)
+            self.bank.settle()
+        return rows
+
+    def scores(self, features: torch.Tensor) -> torch.Tensor:
+        """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features."""
+        if self.normalize:
+            features = functional.normalize(features, dim=-1)
+        geometry = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype}
+        return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **geometry, validate=self.bank.validate)
+
+    # Fused ------------------------------------------------------------------------------------------------------------
+
+    def _fused(self, views: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        gradient = views.requires_grad and torch.is_grad_enabled()
+        compiled = bool(self.compile_mode) and not torch.compiler.is_compiling()
+        plan = fused.plan(
+            self.potential,
+            self.temperature,
+            views.dtype,
+            rows=views.shape[0] * views.shape[1],
+            num_classes=self.bank.num_classes,
+            longest=1.001 if self.normalize else longest(views, None) if not self.compile_mode else None,
+            spread=self._spread,
+            gradient=gradient,
+            compiled=bool(self.compile_mode) or torch.compiler.is_compiling(),
+        )
+        step = self._step
+        if compiled and not plan.compiled_tiles:
+            if self._compiled is None:
+                mode = self.compile_mode if isinstance(self.compile_mode, str) else None
+                self._compiled = compile_(self._step, mode=mode)
+            step = self._compiled
+        with torch.no_grad():
+            result, touched = step(plan, views.detach(), labels, self.training)
+        again = None if torch.compiler.is_compiling() else _Again(self, labels, touched)
+        return given(views, result.loss, result.gradient, again)
+
+    def _step(self, plan: fused.Plan, views: torch.Tensor, labels: torch.Tensor, update: bool) -> tuple[fused.Result, Touched | None]:
+        return cross_entropy_of_views(plan, self.bank, views, labels, self.log_prior, before=self.score == "before-update", update=update)
+
+    # Plain ------------------------------------------------------------------------------------------------------------
+
+    def _plain(self, views: torch.Tensor, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """View by view in operations that autograd records, with a copy of the class rows for each."""
+        rows = []
+        for view in views:
+            if self.training and self.score == "after-update":
+                self.bank.absorb(view.detach()[None], labels)
+            known = Classes(*(tensor.clone() for tensor in self.bank.current()))
+            rows.append(self._plain_rows(view, labels, known, dtype))
+            if self.training and self.score == "before-update":
+                self.bank.absorb(view.detach()[None], labels)
+        return torch.stack(rows)
+
+    def _plain_rows(self, view: torch.Tensor, labels: torch.Tensor, classes: Classes, dtype: torch.dtype) -> torch.Tensor:
+        logits = plain_scores(view, classes, self.temperature, self.potential, self.geometry, dtype)
+        if self.log_prior is not None:
+            logits = logits + self.log_prior.to(dtype)
+        return functional.cross_entropy(logits, labels, reduction="none")
+
+    # Arguments --------------------------------------------------------------------------------------------------------
+
+    def _views(self, features: Views) -> torch.Tensor:
+        """(V, B, p)"""
+        if not isinstance(features, torch.Tensor):
+            shapes = {tuple(view.shape) if isinstance(view, torch.Tensor) else type(view).__name__ for view in features}
+            if len(shapes) != 1 or not all(isinstance(view, torch.Tensor) for view in features):
+                raise ValueError(f"features must be views of one batch, tensors of one shape (batch, dim), got {sorted(map(str, shapes))}")
+            features = torch.stack(list(features))
+        if features.dim() not in (2, 3):
+            raise ValueError(f"features must have shape (batch, dim) or (views, batch, dim), got {describe(features)}")
+        return features[None] if features.dim() == 2 else features
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> BankLoss:
+        super()._apply(fn, recurse)
+        if (
+            self.log_prior is not None and self.log_prior.dtype != self.bank.sums.dtype
+        ):  # .half() leaves the bank alone, and the prior with it
+            self.log_prior = self.log_prior.to(self.bank.sums.dtype)
+        self._compiled = None
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_compiled": None}
+
+    def extra_repr(self) -> str:
+        realization = self.potential.realization
+        return f"temperature={self.temperature}, realization={realization!r}, normalize={self.normalize}, score={self.score!r}, prior={self.log_prior is not None}"
+
+
+class _Snapshot:
+    """A bank as a state whose rows autograd may keep while the bank goes on."""
+
+    def __init__(self, bank: ClassBank) -> None:
+        self.num_classes, self.dim, self._bank = bank.num_classes, bank.dim, bank
+
+    def classes(self) -> Classes:
+        return Classes(*(tensor.clone() for tensor in self._bank.classes()))
+
+
+class _Again:
+    """The rows of a fused loss once more, in operations that can be differentiated, as long as the bank has not changed."""
+
+    def __init__(self, loss: BankLoss, labels: torch.Tensor, touched: Touched | None) -> None:
+        self.loss, self.labels, self.touched = loss, labels, touched
+        self.versions = (loss.bank.sums._version, loss.bank.counts._version)
+
+    def __call__(self, views: torch.Tensor) -> torch.Tensor:
+        bank = self.loss.bank
+        if self.loss.score == "before-update" and self.loss.training:
+            raise RuntimeError("a second derivative is not available with score='before-update': the states the views saw are gone")
+        if (bank.sums._version, bank.counts._version) != self.versions:
+            raise RuntimeError("the class bank was updated between forward and a backward with create_graph=True: call backward first")
+        if self.touched is None:
+            states = [bank.current()] * len(views)
+        else:
+            full = every_state(bank.current(), self.labels, self.touched)
+            states = [Classes(*(tensor[v] for tensor in full)) for v in range(len(views))]
+        return torch.stack([self.loss._plain_rows(view, self.labels, state, view.dtype) for view, state in zip(views, states, strict=True)])

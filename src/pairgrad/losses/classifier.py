@@ -1,0 +1,114 @@
+"""A classifier whose classes are von Mises-Fisher distributions with learned directions and concentrations [scott2021mises]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pairgrad.ground.checks import describe, floating_tensor, integer_at_least, one_of
+from pairgrad.losses.cross_entropy import vmf_cross_entropy
+from pairgrad.losses.scores import check_temperature, full_precision, resolve, vmf_scores
+from pairgrad.potentials import Potential
+from pairgrad.sphere.inputs import checked_features
+from pairgrad.sphere.state import ClassState
+
+SCORES = ("marginal", "density")
+
+
+class VMFClassifier(nn.Module):
+    r"""Logits of features against classes \(\mathrm{vMF}(\mu_j, \kappa_j)\), all of them parameters.
+
+    `"marginal"` treats the feature as uncertain too: a vMF with concentration \(\lVert f\rVert/\tau\), so that the logit is the log of the overlap of two
+    distributions, \(\Phi(\lVert\kappa_j\mu_j + f/\tau\rVert) - \Phi(\kappa_j)\), the score of eq. exact-score; the length of a feature is its certainty.
+    `"density"` takes the direction of the feature as given: \(\kappa_j \mu_j^\top f/\lVert f\rVert - \Phi(\kappa_j)\), the log density.
+
+    Args:
+        dim: feature dimension p.
+        num_classes: K.
+        score: `"marginal"` or `"density"`.
+        temperature: tau of the marginal score.
+        concentration: initial concentration of every class; None: dim, where the mean resultant length is about 0.6.
+        learn_temperature: make log tau a parameter.
+        realization: of the potential.
+        device, dtype: of the parameters.
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> head = pg.VMFClassifier(dim=64, num_classes=10)
+        >>> head(torch.randn(4, 64)).shape
+        torch.Size([4, 10])
+        >>> head.loss(torch.randn(4, 64), torch.tensor([1, 2, 3, 4])).backward()
+        >>> head.log_concentration.grad.shape
+        torch.Size([10])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_classes: int,
+        *,
+        score: str = "marginal",
+        temperature: float = 0.1,
+        concentration: float | None = None,
+        learn_temperature: bool = False,
+        realization: str | Potential = "paired",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
+        self.num_classes = integer_at_least("num_classes", num_classes, 1)
+        self.score = one_of("score", score, SCORES)
+        check_temperature(temperature)
+        initial = float(self.dim if concentration is None else concentration)
+        if not 0 < initial < float("inf"):
+            raise ValueError(f"concentration must be positive and finite, got {concentration!r}")
+        if learn_temperature and score == "density":
+            raise ValueError("learn_temperature needs score='marginal': the density score has no temperature")
+        self.potential = resolve(realization, self.dim)
+        self.weight = nn.Parameter(functional.normalize(torch.randn(self.num_classes, self.dim, device=device, dtype=dtype), dim=1))
+        self.log_concentration = nn.Parameter(torch.full((self.num_classes,), initial, device=device, dtype=dtype).log())
+        log_temperature = torch.full((), float(temperature), device=device, dtype=dtype).log()
+        self.log_temperature = nn.Parameter(log_temperature) if learn_temperature else None
+        self._temperature = float(temperature)
+
+    @property
+    def concentration(self) -> torch.Tensor:
+        """(K,), positive."""
+        return self.log_concentration.exp()
+
+    @property
+    def temperature(self) -> torch.Tensor | float:
+        return self._temperature if self.log_temperature is None else self.log_temperature.exp()
+
+    @property
+    def state(self) -> ClassState:
+        """Directions and concentrations as they are now, connected to the parameters."""
+        return ClassState(self.weight, self.concentration)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Logits (..., K) of features (..., p)."""
+        if self.score == "marginal":
+            return vmf_scores(features, self.state, self.temperature, self.potential)
+        floating_tensor("features", features)
+        features = checked_features(features, self.dim, self.weight)
+        with full_precision(features.device.type):
+            directions = functional.normalize(features.to(self.weight.dtype), dim=-1)
+            cosines = directions @ functional.normalize(self.weight, dim=1).t()
+            return self.concentration * cosines - self.potential.value(self.concentration)
+
+    def loss(self, features: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
+        """Cross-entropy of the logits of features (B, p): fused over class tiles for the marginal score; options as `vmf_cross_entropy`."""
+        if self.score == "marginal":
+            return vmf_cross_entropy(features, labels, self.state, self.temperature, realization=self.potential, **options)
+        prior = options.pop("log_prior", None)
+        logits = self(features)
+        if not isinstance(labels, torch.Tensor):
+            raise TypeError(f"labels must be a tensor, got {describe(labels)}")
+        return functional.cross_entropy(logits if prior is None else logits + prior, labels, **options)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, num_classes={self.num_classes}, score={self.score!r}, realization={self.potential.realization!r}"

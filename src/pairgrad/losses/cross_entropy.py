@@ -1,0 +1,442 @@
+"""Cross-entropy of vMF scores: fused, over tiles of classes, with the options of torch's cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd import Function, forward_ad
+from torch.nn import functional
+
+from pairgrad.ground.checks import describe, floating_tensor, is_functorch_wrapped_tensor, one_of, readable
+from pairgrad.losses import fused
+from pairgrad.losses.reduction import check_reduction, reduce
+from pairgrad.losses.scores import (
+    State,
+    check_temperature,
+    checked_state,
+    full_precision,
+    plain_scores,
+    resolve,
+    working_dtype,
+)
+from pairgrad.losses.views import cross_entropy_of_batch, label_bias, largest_bias
+from pairgrad.potentials import Potential
+from pairgrad.sphere.geometry import GEOMETRIES, Temperature
+from pairgrad.sphere.inputs import checked_features, checked_labels
+from pairgrad.sphere.state import Classes, ClassState
+
+Again = Callable[[torch.Tensor], torch.Tensor]
+
+
+def vmf_cross_entropy(
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    state: State,
+    temperature: Temperature = 0.1,
+    log_prior: torch.Tensor | None = None,
+    reduction: str = "mean",
+    realization: str | Potential = "paired",
+    *,
+    weight: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    geometry: str = "factorised",
+    geometry_dtype: torch.dtype | None = None,
+    max_norm: float | None = None,
+    tile: int | None = None,
+    validate: bool | None = None,
+) -> torch.Tensor:
+    r"""Cross-entropy of [`vmf_scores`][pairgrad.vmf_scores] plus a log prior (eq. view-loss), without ever holding the scores of all classes.
+
+    Loss and feature gradient come from one pass over tiles of classes: two matrix products per tile, memory for one tile. Gradients for mean directions,
+    concentrations, temperature and log prior, where these require them, take a second pass in backward. `create_graph=True`, `torch.func` and forward mode
+    go through the plain scores, at their memory.
+
+    Args:
+        features: (B, p); they need not be normalised.
+        labels: (B,) integers, or (B, K) class probabilities.
+        state: a [`ClassBank`][pairgrad.ClassBank] or a [`ClassState`][pairgrad.ClassState]. A bank is read, not updated.
+        temperature: tau > 0, a number or a tensor with one element.
+        log_prior: (K,), added to the scores; -inf for a class that cannot occur.
+        reduction, weight, ignore_index, label_smoothing: as in `torch.nn.functional.cross_entropy`.
+        realization: of the potential, by name or as a `Potential`; the feature gradient is the one it supplies.
+        geometry: `"factorised"` (fused) or `"expanded"`, through a (B, K, p) tensor.
+        geometry_dtype: compute and return in this dtype; None: in that of the features.
+        max_norm: a bound on the length of the features, if you know one: it spares the running maximum and the logarithms. Found by itself on the CPU.
+        tile: classes per tile; None chooses.
+        validate: check values on every device (True), on the CPU (None) or nowhere (False).
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> state = pg.ClassState(torch.eye(3, 8), torch.tensor([5.0, 10.0, 100.0]))
+        >>> features = torch.eye(8)[:2].requires_grad_()
+        >>> loss = pg.vmf_cross_entropy(features, torch.tensor([0, 1]), state)
+        >>> loss.backward()
+        >>> round(loss.item(), 4), tuple(features.grad.shape)
+        (0.023, (2, 8))
+    """
+    one_of("geometry", geometry, GEOMETRIES)
+    check_reduction(reduction)
+    check_temperature(temperature)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing!r}")
+    pot = resolve(realization, checked_state(state).dim)
+    classes = state.classes()
+    features = checked_features(features, state.dim, classes.rows, validate=validate)
+    if features.dim() != 2:
+        raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
+    labels = _checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
+    dtype = working_dtype(features, classes, geometry_dtype)
+    log_prior = _checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
+    weight = _checked_per_class("weight", weight, state.num_classes, classes.rows, dtype)
+
+    with full_precision(features.device.type):
+        learned = [classes.rows, classes.concentration, temperature, log_prior]
+        needs_state = any(isinstance(t, torch.Tensor) and t.requires_grad for t in learned) and torch.is_grad_enabled()
+        transformed = any(isinstance(t, torch.Tensor) and _is_transformed(t) for t in [features, *learned])
+        if geometry == "expanded" or transformed or (needs_state and torch.compiler.is_compiling()):
+            scores = plain_scores(features, classes, temperature, pot, geometry, dtype)
+            logits = scores if log_prior is None else scores + log_prior
+            soft = labels.is_floating_point()
+            ignored = {} if soft else {"ignore_index": ignore_index}
+            return functional.cross_entropy(
+                logits, labels.to(dtype) if soft else labels, weight, reduction=reduction, label_smoothing=label_smoothing, **ignored
+            )
+        targets = Targets.of(labels, weight, ignore_index, label_smoothing, state.num_classes, dtype)
+        job = _Job(pot, targets, dtype, isinstance(state, ClassState))
+        plan = fused.plan(
+            pot,
+            temperature.detach().to(dtype) if isinstance(temperature, torch.Tensor) else temperature,
+            dtype,
+            rows=len(features),
+            num_classes=state.num_classes,
+            longest=longest(features, max_norm),
+            spread=_spread(log_prior),
+            gradient=features.requires_grad and torch.is_grad_enabled(),
+            tile=tile,
+        )
+        rows = job.run(plan, features, classes, temperature, log_prior)
+        return reduce(rows, reduction, targets.share.sum())
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the loss of row i asks for: hard_i CE(y_i) + sum_j u_ij (log sum_k exp z_ik - z_ij).
+
+    Args:
+        labels: (B,), ignored ones replaced by 0; None for probabilities.
+        hard: (B,), the weight of the label's term: (1 - smoothing) w_y, 0 for ignored rows.
+        soft: (B, K) or (1, K) weights u, or None.
+        counted: (B,), 1 or 0 for ignored rows; multiplies the soft part.
+        share: (B,), what the mean divides by, summed.
+    """
+
+    labels: torch.Tensor | None
+    hard: torch.Tensor | None
+    soft: torch.Tensor | None
+    counted: torch.Tensor
+    share: torch.Tensor
+
+    @staticmethod
+    def of(
+        labels: torch.Tensor, weight: torch.Tensor | None, ignore_index: int, smoothing: float, num_classes: int, dtype: torch.dtype
+    ) -> Targets:
+        if labels.is_floating_point():
+            soft = labels.to(dtype) * (1 - smoothing) + smoothing / num_classes
+            ones = torch.ones(len(labels), dtype=dtype, device=labels.device)
+            return Targets(None, None, soft if weight is None else soft * weight, ones, ones)
+        ignored = labels == ignore_index
+        counted = (~ignored).to(dtype)
+        labels = torch.where(ignored, 0, labels)
+        share = counted if weight is None else counted * weight[labels]
+        if not smoothing:
+            return Targets(labels, share, None, counted, share)
+        even = torch.full((1, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
+        return Targets(labels, share * (1 - smoothing), even if weight is None else even * weight, counted, share)
+
+    def tile(self, first: int, last: int) -> torch.Tensor | None:
+        return None if self.soft is None else self.soft[:, first:last]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One evaluation: the fused pass, and what backward may ask for beyond it."""
+
+    pot: Potential
+    targets: Targets
+    dtype: torch.dtype
+    free_norms: bool  # the norms are those of the rows; a bank has them cached
+
+    def run(
+        self, plan: fused.Plan, features: torch.Tensor, classes: Classes, temperature: Temperature, log_prior: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Loss per row, (B,), with its gradients attached."""
+        known = Classes(*(tensor.detach().to(self.dtype) for tensor in classes))
+        bias = None if log_prior is None else log_prior.detach()
+        with torch.no_grad():
+            result = self._pass(plan, features.detach().to(self.dtype)[None], known, bias)
+        if torch.compiler.is_compiling():
+            return given(features, result.loss[0], None if result.gradient is None else result.gradient[0])
+        return _Fused.apply(features, classes.rows, classes.concentration, temperature, log_prior, self, plan, classes, result)  # type: ignore[no-any-return]
+
+    def _pass(self, plan: fused.Plan, view: torch.Tensor, classes: Classes, bias: torch.Tensor | None) -> fused.Result:
+        targets = self.targets
+        if targets.soft is None:
+            assert targets.labels is not None and targets.hard is not None
+            result = cross_entropy_of_batch(plan, view, targets.labels, classes, bias)
+            return _weighted(result, targets.hard)
+        own = fused.own_square(view, plan.temperature)
+        label = None
+        if targets.labels is not None:
+            target = Classes(*(tensor.index_select(0, targets.labels)[None] for tensor in classes))
+            label = fused.label_terms(plan, view, own, target, label_bias(bias, targets.labels, view))
+        else:
+            plan = plan.without_fixed_top()
+        sums, linear = fused.start(plan, view, own, label, largest_bias(bias, view)), None
+        for first, last in plan.tiles(len(classes.norms)):
+            own_class = None
+            if targets.labels is not None:
+                own_class = targets.labels[:, None] == torch.arange(first, last, device=view.device)
+            tile_bias = view.new_zeros(()) if bias is None else bias[first:last]
+            sums, linear = fused.visit(
+                plan, sums, view, own, classes.tile(first, last), tile_bias, own_class, targets.tile(first, last), linear
+            )
+        assert linear is not None
+        soft = _weighted(fused.finish_linear(plan, sums, linear, view, label), targets.counted)
+        if label is None or targets.hard is None:
+            return soft
+        hard = _weighted(fused.finish(plan, sums, view, label), targets.hard)
+        gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
+        return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
+
+    def plain(
+        self,
+        features: torch.Tensor,
+        rows: torch.Tensor,
+        concentration: torch.Tensor,
+        temperature: Temperature,
+        log_prior: torch.Tensor | None,
+        classes: Classes,
+    ) -> torch.Tensor:
+        """Loss per row in operations that can be differentiated again."""
+        norms = torch.linalg.vector_norm(rows, dim=1) if self.free_norms else classes.norms
+        logits = plain_scores(features, Classes(rows, norms, concentration), temperature, self.pot, "factorised", self.dtype)
+        logits = logits if log_prior is None else logits + log_prior
+        normaliser = torch.logsumexp(logits, 1)
+        loss = torch.zeros_like(normaliser)
+        if self.targets.labels is not None and self.targets.hard is not None:
+            loss = loss + self.targets.hard * (normaliser - logits.gather(1, self.targets.labels[:, None])[:, 0])
+        if self.targets.soft is not None:
+            loss = loss + self.targets.counted * (self.targets.soft * (normaliser[:, None] - logits)).sum(1)
+        return loss
+
+    def state_gradients(
+        self, plan: fused.Plan, grad: torch.Tensor, saved: dict[str, Any], classes: Classes, normaliser: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Gradients in rows, concentration, temperature and log prior, those of `saved` that require them, by a second pass over the tiles."""
+        wanted = [name for name, value in saved.items() if isinstance(value, torch.Tensor) and value.requires_grad and name != "features"]
+        features = saved["features"].detach().to(self.dtype)
+        totals: dict[str, torch.Tensor] = {name: torch.zeros_like(saved[name]) for name in wanted}
+        for first, last in plan.tiles(len(classes.norms)):
+            tile: dict[str, Any] = {}
+            for name in ("rows", "concentration", "temperature", "log_prior"):
+                value = saved[name]
+                if isinstance(value, torch.Tensor):
+                    value = value.detach() if name == "temperature" else value.detach()[first:last]
+                    value = value.requires_grad_(name in wanted)
+                tile[name] = value
+            with torch.enable_grad():
+                norms = torch.linalg.vector_norm(tile["rows"], dim=1) if self.free_norms else classes.norms[first:last]
+                known = Classes(tile["rows"], norms, tile["concentration"])
+                logits = plain_scores(features, known, tile["temperature"], self.pot, "factorised", self.dtype)
+                logits = logits if tile["log_prior"] is None else logits + tile["log_prior"]
+            d_logits = self._d_logits(logits.detach(), normaliser, first, last) * grad[:, None]
+            parts = torch.autograd.grad(logits, [tile[name] for name in wanted], d_logits)
+            for name, part in zip(wanted, parts, strict=True):
+                if name == "temperature":
+                    totals[name] += part
+                else:
+                    totals[name][first:last] = part
+        return totals
+
+    def _d_logits(self, logits: torch.Tensor, normaliser: torch.Tensor, first: int, last: int) -> torch.Tensor:
+        """Derivative of the loss per row in the logits of a tile."""
+        probability = torch.exp(logits - normaliser[:, None])
+        total = torch.zeros_like(probability)
+        if self.targets.labels is not None and self.targets.hard is not None:
+            own_class = self.targets.labels[:, None] == torch.arange(first, last, device=logits.device)
+            at_label = torch.expm1(logits - normaliser[:, None])  # p_y - 1
+            total = self.targets.hard[:, None] * torch.where(own_class, at_label, probability)
+        if self.targets.soft is not None:
+            soft = self.targets.counted[:, None] * self.targets.soft
+            total = total + soft.sum(1, keepdim=True) * probability - soft[:, first:last]
+        return total
+
+
+class _Fused(Function):
+    """The rows of a loss whose gradient in the features is known already."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        features: torch.Tensor,
+        rows: torch.Tensor,
+        concentration: torch.Tensor,
+        temperature: Temperature,
+        log_prior: torch.Tensor | None,
+        job: _Job,
+        plan: fused.Plan,
+        classes: Classes,
+        result: fused.Result,
+    ) -> torch.Tensor:
+        # a bank that is updated before backward runs must not stop it: what needs no gradient is kept, not saved
+        inputs = {"features": features, "rows": rows, "concentration": concentration, "temperature": temperature, "log_prior": log_prior}
+        ctx.names = [
+            name for name, value in inputs.items() if isinstance(value, torch.Tensor) and (value.requires_grad or name == "features")
+        ]
+        ctx.kept = {name: value for name, value in inputs.items() if name not in ctx.names}
+        ctx.versions = {
+            name: value._version for name, value in ctx.kept.items() if isinstance(value, torch.Tensor) and not value.is_inference()
+        }
+        ctx.job, ctx.plan, ctx.classes, ctx.normaliser = job, plan, classes, result.normaliser[0]
+        ctx.save_for_backward(result.gradient, *(inputs[name] for name in ctx.names))
+        return result.loss[0].clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        gradient, *tensors = ctx.saved_tensors
+        saved = {**ctx.kept, **dict(zip(ctx.names, tensors, strict=True))}
+        names = ("features", "rows", "concentration", "temperature", "log_prior")
+        if torch.is_grad_enabled():
+            _unchanged(ctx.kept, ctx.versions)
+            wanted = [name for name, needed in zip(names, ctx.needs_input_grad, strict=False) if needed]
+            loss = ctx.job.plain(*(saved[name] for name in names), ctx.classes)
+            parts = torch.autograd.grad(loss, [saved[name] for name in wanted], grad, create_graph=True)
+            found = dict(zip(wanted, parts, strict=True))
+        else:
+            found = {}
+            if any(ctx.needs_input_grad[1:5]):
+                found = ctx.job.state_gradients(ctx.plan, grad, saved, ctx.classes, ctx.normaliser)
+            if ctx.needs_input_grad[0]:
+                found["features"] = (grad[:, None] * gradient[0]).to(saved["features"].dtype)
+        return *(found.get(name) for name in names), None, None, None, None
+
+
+def _unchanged(kept: dict[str, Any], versions: dict[str, int]) -> None:
+    for name, version in versions.items():
+        if kept[name]._version != version:
+            raise RuntimeError(
+                f"the class state ({name}) was changed between the forward and a backward with create_graph=True, which evaluates it again: "
+                "update the bank after backward, or take the scores of a copy"
+            )
+
+
+class _Given(Function):
+    """`loss` with the gradient that is given for it: (..., p) for losses (...)."""
+
+    @staticmethod
+    def forward(features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        return loss.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        (gradient,) = ctx.saved_tensors
+        return grad.unsqueeze(-1) * gradient, None, None
+
+
+class _GivenOnce(Function):
+    """The same in eager mode, where a second derivative goes through `again`."""
+
+    @staticmethod
+    def forward(ctx: Any, features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor, again: Again) -> torch.Tensor:  # type: ignore[override]
+        ctx.save_for_backward(features, gradient)
+        ctx.again = again
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        features, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            (total,) = torch.autograd.grad(ctx.again(features), features, grad, create_graph=True)
+        else:
+            total = grad.unsqueeze(-1) * gradient
+        return total, None, None, None
+
+
+def given(features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor | None, again: Again | None = None) -> torch.Tensor:
+    """`loss` (...), whose gradient in the features (..., p) is `gradient`; without one, a constant.
+
+    `again` computes the loss from the features in differentiable operations, for a second derivative.
+    """
+    if gradient is None:
+        return loss
+    return _Given.apply(features, loss, gradient) if again is None else _GivenOnce.apply(features, loss, gradient, again)  # type: ignore[no-any-return]
+
+
+def _weighted(result: fused.Result, weight: torch.Tensor) -> fused.Result:
+    """A row of weight 0 contributes 0, even where its loss is infinite."""
+    counts = weight != 0
+    loss = torch.where(counts, result.loss * weight, 0.0)
+    gradient = result.gradient
+    if gradient is not None:
+        gradient = torch.where(counts.unsqueeze(-1), gradient * weight.unsqueeze(-1), 0.0)
+    return fused.Result(loss, gradient, result.normaliser)
+
+
+def _is_transformed(tensor: torch.Tensor) -> bool:
+    """Whether torch.func or forward-mode differentiation looks on."""
+    if torch.compiler.is_compiling():
+        return False
+    return is_functorch_wrapped_tensor(tensor) or forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def longest(features: torch.Tensor, max_norm: float | None) -> float | None:
+    if max_norm is not None:
+        if not 0 < float(max_norm) < float("inf"):
+            raise ValueError(f"max_norm must be a positive number, a bound on the length of the features, got {max_norm!r}")
+        return float(max_norm)
+    if readable(features) and len(features):
+        return float(torch.linalg.vector_norm(features.detach(), dim=1, dtype=torch.float64).max()) + 1e-30
+    return None
+
+
+def _spread(log_prior: torch.Tensor | None) -> float | None:
+    """Largest minus smallest finite log prior; None where it cannot be read."""
+    if log_prior is None:
+        return 0.0
+    if not readable(log_prior):
+        return None
+    finite = log_prior.detach()[torch.isfinite(log_prior.detach())]
+    return float(finite.max() - finite.min()) if len(finite) else None
+
+
+def _checked_per_class(
+    name: str, value: torch.Tensor | None, num_classes: int, like: torch.Tensor, dtype: torch.dtype
+) -> torch.Tensor | None:
+    if value is None:
+        return None
+    floating_tensor(name, value)
+    if value.shape != (num_classes,) or value.device != like.device:
+        raise ValueError(f"{name} must have shape ({num_classes},), one number per class, on {like.device}, got {describe(value)}")
+    if readable(value) and bool((torch.isnan(value) | (value == torch.inf)).any()):
+        raise ValueError(f"{name} must not contain NaN or +inf, got {describe(value)}")
+    return value.to(dtype)
+
+
+def _checked_targets(
+    labels: torch.Tensor, batch: int, num_classes: int, like: torch.Tensor, ignore_index: int, validate: bool | None
+) -> torch.Tensor:
+    if isinstance(labels, torch.Tensor) and labels.is_floating_point():
+        if labels.shape != (batch, num_classes):
+            raise ValueError(f"labels as probabilities must have shape ({batch}, {num_classes}), got {describe(labels)}")
+        if readable(labels) and not bool(torch.isfinite(labels).all()):
+            raise ValueError(f"labels as probabilities must be finite, got NaN or infinity in {describe(labels)}")
+        return labels
+    return checked_labels(labels, batch, num_classes, like, validate=validate, ignore_index=ignore_index)

@@ -1,0 +1,327 @@
+r"""Cross-entropy of vMF scores and its gradient in the features, in one pass over tiles of classes, from no (batch, classes) matrix.
+
+With z_ij = q_j(f_i) + b_j, the loss of sample i with label y is log(1 + sum_{j != y} exp(z_ij - z_iy)) (eq. view-loss), and since
+dq_j / df = g_ij (kappa_j mu_j + f / tau) / tau with the gain g = slope(r) / r, its gradient needs, beside the label's own term, only
+
+    total_i = sum_{j != y} e_ij,     pull_i = sum_{j != y} e_ij g_ij,     push_i = sum_{j != y} e_ij g_ij (kappa_j / ||S_j||) S_j,
+
+with e_ij = exp(z_ij - top_i). All three are sums over classes, so tiles are visited once: a product with the class rows, a few elementwise operations, a
+product back. The label is left out of the sums and put in by hand, so that a small loss, and its gradient p_y - 1, keep their relative accuracy.
+
+`top` cancels in the end. Where the scores are known to lie close together it is fixed in advance, and the weights of a tile need no maximum; else the
+running maximum is kept and earlier sums are scaled when it grows. Where targets are not single labels, sums with the target weights u_ij join in:
+the loss is then sum_j u_ij (log sum_k exp z_ik - z_ij).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+import torch
+
+from pairgrad.ground.compilation import compile as compile_
+from pairgrad.potentials import Potential, kernels
+from pairgrad.sphere.geometry import Temperature
+from pairgrad.sphere.state import Classes
+
+# exp(+-margin) and sums of them stay far from overflow and underflow
+_MARGIN = {torch.float32: 80.0, torch.float64: 650.0}
+# Elements of a (rows, classes) tile. In eager mode half a megabyte of float32, so that a chain of operations stays in cache. Compiled, the chain is one
+# loop: all classes at once up to the second number, and beyond it a loop over compiled tiles of the third.
+_EAGER_TILE = 2**17
+_COMPILED_WHOLE = 2**23
+_COMPILED_TILE = 2**18
+_SMALLEST_TILE = 256
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed before a pass: nothing of it depends on values that live on a device.
+
+    Args:
+        pot: the potential.
+        temperature: tau.
+        terms: lengths of the series that stand for logarithms, or None (`kernels.series_terms`).
+        fixed: whether `top` can be fixed in advance.
+        gradient: whether the gradient in the features is wanted.
+        tile: classes per tile.
+        compiled_tiles: whether tiles are visited by a compiled function.
+    """
+
+    pot: Potential
+    temperature: Temperature
+    terms: tuple[int, int] | None
+    fixed: bool
+    gradient: bool
+    tile: int
+    compiled_tiles: bool = False
+
+    def without_fixed_top(self) -> Plan:
+        return replace(self, fixed=False)
+
+    def tiles(self, num_classes: int) -> Iterator[tuple[int, int]]:
+        for start in range(0, num_classes, self.tile):
+            yield start, min(start + self.tile, num_classes)
+
+
+def plan(
+    pot: Potential,
+    temperature: Temperature,
+    dtype: torch.dtype,
+    *,
+    rows: int,
+    num_classes: int,
+    longest: float | None,
+    spread: float | None,
+    gradient: bool,
+    tile: int | None = None,
+    compiled: bool = False,
+) -> Plan:
+    """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
+    reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
+    known = reach is not None and spread is not None
+    fixed = known and 2 * reach + spread <= 2 * _MARGIN[dtype]
+    streams = compiled and rows * num_classes > _COMPILED_WHOLE
+    if tile is None and compiled and not streams:
+        tile = num_classes
+    if tile is None:
+        tile = max(_SMALLEST_TILE, (_COMPILED_TILE if compiled else _EAGER_TILE) // max(rows, 1))
+    return Plan(pot, temperature, kernels.series_terms(pot, reach, dtype), fixed, gradient, min(tile, num_classes), streams)
+
+
+class Sums(NamedTuple):
+    """Sums over the classes visited so far, for rows of shape (V, B)."""
+
+    top: torch.Tensor  # (V, B, 1)
+    total: torch.Tensor  # (V, B)
+    pull: torch.Tensor | None  # (V, B)
+    push: torch.Tensor | None  # (V, B, p)
+
+
+class LinearSums(NamedTuple):
+    """The same with target weights u_ij instead of e_ij; `score` is the sum of u_ij z_ij."""
+
+    weight: torch.Tensor
+    score: torch.Tensor
+    pull: torch.Tensor | None
+    push: torch.Tensor | None
+
+
+class Label(NamedTuple):
+    """Logit z_y and gain of the label of every row, with the state its class has in that view."""
+
+    logit: torch.Tensor  # (V, B)
+    gain: torch.Tensor  # (V, B)
+    classes: Classes  # (V, B, p), (V, B), (V, B)
+
+
+class Result(NamedTuple):
+    """Loss per row, its gradient in the features, and log sum_j exp z_j."""
+
+    loss: torch.Tensor  # (V, B)
+    gradient: torch.Tensor | None  # (V, B, p)
+    normaliser: torch.Tensor  # (V, B)
+
+
+def own_square(features: torch.Tensor, temperature: Temperature) -> torch.Tensor:
+    """||f||^2 / tau^2, (..., 1)."""
+    return (features * features).sum(-1, keepdim=True) / (temperature * temperature)
+
+
+def label_terms(plan: Plan, features: torch.Tensor, own: torch.Tensor, classes: Classes, bias: torch.Tensor) -> Label:
+    """The label's score by a row-wise product, for class states of shape (V, B)."""
+    dots = (features * classes.rows).sum(-1)
+    squared = dots * (2 * classes.rates() / plan.temperature) + own.squeeze(-1)
+    score, gain = _score_and_gain(plan, classes.concentration, squared)
+    return Label(score + bias, gain, classes)
+
+
+def start(plan: Plan, features: torch.Tensor, own: torch.Tensor, label: Label | None, largest_bias: torch.Tensor) -> Sums:
+    """Empty sums, with the first value of `top`."""
+    shape = features.shape[:-1]
+    if plan.fixed and label is not None:
+        # no score exceeds ||f|| / tau, and the label's is one of them: the largest logit lies within the margin of this
+        highest = own.sqrt().squeeze(-1) + (largest_bias - _MARGIN[features.dtype])
+        top = torch.maximum(label.logit, highest)
+    elif label is not None:
+        top = label.logit.clamp_min(torch.finfo(features.dtype).min / 2)
+    else:
+        top = torch.full(shape, torch.finfo(features.dtype).min / 2, dtype=features.dtype, device=features.device)
+    return Sums(top.unsqueeze(-1), torch.zeros_like(top), None, None)
+
+
+def logits_and_gains(
+    plan: Plan, features: torch.Tensor, own: torch.Tensor, classes: Classes, bias: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """z and gain, (V, B, T), and the rates, for classes (T, p), or (V, T, p) with the state each view sees; `bias` broadcasts to (V, B, T)."""
+    rates = classes.rates().unsqueeze(-2)
+    squared = (features @ classes.rows.mT) * (2 / plan.temperature * rates) + own
+    score, gain = _score_and_gain(plan, classes.concentration.unsqueeze(-2), squared)
+    return score + bias, gain, rates
+
+
+def visit_tile(
+    plan: Plan,
+    sums: Sums,
+    features: torch.Tensor,
+    own: torch.Tensor,
+    classes: Classes,
+    bias: torch.Tensor,
+    excluded: torch.Tensor | None,
+) -> Sums:
+    """`visit`, compiled if the plan says so and this is not a compiled region already."""
+    if plan.compiled_tiles and not torch.compiler.is_compiling():
+        return _compiled_visit()(plan, sums, features, own, classes, bias, excluded)[0]
+    return visit(plan, sums, features, own, classes, bias, excluded)[0]
+
+
+@cache
+def _compiled_visit() -> Callable[..., tuple[Sums, LinearSums | None]]:
+    return compile_(visit)
+
+
+def visit(
+    plan: Plan,
+    sums: Sums,
+    features: torch.Tensor,
+    own: torch.Tensor,
+    classes: Classes,
+    bias: torch.Tensor,
+    excluded: torch.Tensor | None,
+    targets: torch.Tensor | None = None,
+    linear: LinearSums | None = None,
+) -> tuple[Sums, LinearSums | None]:
+    """Add a tile of classes to the sums.
+
+    Args:
+        bias: -inf leaves a class out.
+        excluded: (B, T), true where a class must not count, or None.
+        targets: u_ij, broadcasts to (V, B, T), or None.
+    """
+    logit, gain, rates = logits_and_gains(plan, features, own, classes, bias)
+    if targets is not None:
+        linear = _visit_linear(plan, linear, logit, gain, rates, classes.rows, targets)
+    if plan.fixed:
+        top, scale = sums.top, None
+        weight = torch.exp(logit - top)
+        if excluded is not None:
+            weight = torch.where(excluded, 0.0, weight)
+    else:
+        if excluded is not None:
+            logit = torch.where(excluded, -torch.inf, logit)
+        top = torch.maximum(sums.top, logit.amax(-1, keepdim=True))
+        scale = torch.exp(sums.top - top)
+        weight = torch.exp(logit - top)
+    total = _plus(sums.total, scale, weight.sum(-1))
+    if not plan.gradient:
+        return Sums(top, total, None, None), linear
+    weight = weight * gain
+    pull = _plus(sums.pull, scale, weight.sum(-1))
+    push = sums.push if sums.push is None or scale is None else sums.push * scale
+    return Sums(top, total, pull, _plus_product(push, weight * rates, classes.rows)), linear
+
+
+def in_one_tile(
+    plan: Plan, features: torch.Tensor, own: torch.Tensor, labels: torch.Tensor, classes: Classes, bias: torch.Tensor, target: Classes
+) -> Result:
+    """Loss and gradient where all classes fit in a tile: the label's logit and the maximum are read off it. For eager mode.
+
+    Args:
+        target: the states of the labels' classes, of shape (V, B).
+    """
+    logit, gain, rates = logits_and_gains(plan, features, own, classes, bias)
+    index = labels.expand(logit.shape[:-1]).unsqueeze(-1)
+    label = Label(logit.gather(-1, index).squeeze(-1), gain.gather(-1, index).squeeze(-1), target)
+    top = logit.amax(-1, keepdim=True)
+    weight = (logit - top).exp_().scatter_(-1, index, 0.0)
+    total = weight.sum(-1)
+    if not plan.gradient:
+        return finish(plan, Sums(top, total, None, None), features, label)
+    weight = weight.mul_(gain)
+    sums = Sums(top, total, weight.sum(-1), _plus_product(None, weight * rates, classes.rows))
+    return finish(plan, sums, features, label)
+
+
+def finish(plan: Plan, sums: Sums, features: torch.Tensor, label: Label) -> Result:
+    """Loss and gradient for single labels, from the sums over all other classes."""
+    odds = sums.total.log() + (sums.top.squeeze(-1) - label.logit)  # log of (1 - p_y) / p_y
+    loss = torch.logaddexp(torch.zeros_like(odds), odds)
+    normaliser = label.logit + loss
+    if sums.pull is None or sums.push is None:
+        return Result(loss, None, normaliser)
+    away = torch.sigmoid(odds)  # 1 - p_y
+    share = 1 / (sums.total + torch.exp(label.logit - sums.top.squeeze(-1)))
+    inverse = 1 / plan.temperature
+    pulled = away * label.gain
+    gradient = sums.push * (share * inverse).unsqueeze(-1)
+    gradient = torch.addcmul(gradient, label.classes.rows, (pulled * label.classes.rates() * -inverse).unsqueeze(-1))
+    gradient = torch.addcmul(gradient, features, ((share * sums.pull - pulled) * (inverse * inverse)).unsqueeze(-1))
+    return Result(loss, gradient, normaliser)
+
+
+def finish_linear(plan: Plan, sums: Sums, linear: LinearSums, features: torch.Tensor, label: Label | None) -> Result:
+    """Loss and gradient of sum_j u_j (log sum_k exp z_k - z_j); `sums` then lack the label, if there is one."""
+    top = sums.top.squeeze(-1)
+    extra = torch.exp(label.logit - top) if label is not None else 0.0
+    total = sums.total + extra
+    normaliser = total.log() + top
+    loss = linear.weight * normaliser - linear.score
+    if sums.pull is None or sums.push is None or linear.pull is None or linear.push is None:
+        return Result(loss, None, normaliser)
+    share = linear.weight / total
+    inverse = 1 / plan.temperature
+    pull = share * sums.pull - linear.pull
+    gradient = sums.push * share.unsqueeze(-1) - linear.push
+    if label is not None:
+        own = share * extra * label.gain
+        pull = pull + own
+        gradient = gradient + label.classes.rows * (own * label.classes.rates()).unsqueeze(-1)
+    gradient = gradient * inverse + features * (pull * inverse * inverse).unsqueeze(-1)
+    return Result(loss, gradient, normaliser)
+
+
+def _score_and_gain(plan: Plan, concentration: torch.Tensor, squared: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    compute = plan.pot.compute_dtype(squared.dtype)
+    if compute == squared.dtype:
+        return kernels.increment_pair(plan.pot, concentration.to(compute), squared, plan.terms)
+    score, gain = kernels.increment_pair(plan.pot, concentration.to(compute), squared.to(compute), plan.terms)
+    return score.to(squared.dtype), gain.to(squared.dtype)
+
+
+def _visit_linear(
+    plan: Plan,
+    linear: LinearSums | None,
+    logit: torch.Tensor,
+    gain: torch.Tensor,
+    rates: torch.Tensor,
+    rows: torch.Tensor,
+    targets: torch.Tensor,
+) -> LinearSums:
+    targets = targets.expand_as(logit)
+    # a class that cannot occur (logit -inf) and has no weight contributes nothing, not NaN
+    score = torch.where(targets == 0, 0.0, targets * logit).sum(-1)
+    weight = targets.sum(-1)
+    pull = (targets * gain).sum(-1) if plan.gradient else None
+    if linear is None:
+        push = _plus_product(None, targets * gain * rates, rows) if plan.gradient else None
+        return LinearSums(weight, score, pull, push)
+    push = _plus_product(linear.push, targets * gain * rates, rows) if plan.gradient else None
+    return LinearSums(linear.weight + weight, linear.score + score, None if pull is None else linear.pull + pull, push)
+
+
+def _plus(sum_: torch.Tensor | None, scale: torch.Tensor | None, addend: torch.Tensor) -> torch.Tensor:
+    if sum_ is None:
+        return addend
+    return sum_ + addend if scale is None else sum_ * scale.squeeze(-1) + addend
+
+
+def _plus_product(push: torch.Tensor | None, weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """push + weight @ rows, for rows (T, p) or (V, T, p)."""
+    if push is None:
+        return weight @ rows
+    if rows.dim() == 2:
+        return torch.addmm(push.flatten(0, 1), weight.flatten(0, 1), rows).view_as(push)
+    return torch.baddbmm(push, weight, rows)

@@ -1,0 +1,133 @@
+"""The loss of PATT [he2024long]: implicit semantic augmentation (ISAC), temperature logit adjustment (TLA), outlier exposure (OE)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pairgrad.ground.checks import describe, one_of
+from pairgrad.losses.adjust import TemperatureLogitAdjust
+from pairgrad.losses.bank_loss import BankLoss, Views
+from pairgrad.losses.outlier import OutlierExposure
+
+
+class Weights(NamedTuple):
+    """Factors of the two auxiliary terms, and the temperature of the classifier's logits."""
+
+    adjustment: float
+    outliers: float
+    logit_temperature: float
+
+
+# (preset, benchmark): where the public code's defaults and its README's commands disagree, both are here. The paper prints no weights; its experiments
+# run the public code, so "paper" is the code's.
+PRESETS = {
+    ("paper", "cifar"): Weights(0.5, 0.1, 0.9),
+    ("paper", "imagenet"): Weights(0.5, 0.02, 0.7),
+    ("released-code", "cifar"): Weights(0.5, 0.1, 0.9),
+    ("released-code", "imagenet"): Weights(0.5, 0.02, 0.7),
+    ("released-readme", "cifar"): Weights(0.1, 0.5, 0.9),
+    ("released-readme", "imagenet"): Weights(0.5, 0.02, 0.7),
+}
+
+
+class PATTTerms(NamedTuple):
+    """The total and its terms, before their weights."""
+
+    total: torch.Tensor
+    augmentation: torch.Tensor
+    adjustment: torch.Tensor
+    outliers: torch.Tensor
+
+
+class PATTLoss(nn.Module):
+    r"""\(L = L_\mathrm{ISAC} + \lambda_\mathrm{TLA} L_\mathrm{TLA} + \lambda_\mathrm{OE} L_\mathrm{OE}\) (eq. patt-total).
+
+    Only the first term has a Bessel function in it; `realization` selects how it is computed, and with it the arm of the paper. Features are taken as they
+    come, without normalisation, as in the public code: then most classes have resultant lengths above 1 and the capped concentration. `normalize=True`
+    makes it the vMF model it is meant to be.
+
+    Args:
+        num_classes, dim: of the labels and of the features.
+        class_counts: training samples per class, for the log prior of ISAC and TLA.
+        preset: `"paper"`, `"released-code"` (its defaults) or `"released-readme"` (the commands it documents).
+        benchmark: `"cifar"` or `"imagenet"`, the settings for which the preset gives numbers.
+        adjustment_weight, outlier_weight, logit_temperature: instead of the preset's.
+        temperature, realization, score, geometry, geometry_dtype, compile: of the ISAC term, see [`BankLoss`][pairgrad.losses.BankLoss].
+        **options: further ones of BankLoss and [`ClassBank`][pairgrad.ClassBank].
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> _ = torch.manual_seed(0)
+        >>> loss = pg.PATTLoss(num_classes=10, dim=64, class_counts=[100] * 5 + [10] * 5, realization="arfr")
+        >>> views, labels = torch.randn(2, 8, 64, requires_grad=True), torch.arange(8)
+        >>> terms = loss.terms(views, labels, logits=torch.randn(8, 10), outlier_logits=torch.randn(16, 10))
+        >>> torch.equal(terms.total, terms.augmentation + 0.5 * terms.adjustment + 0.1 * terms.outliers)
+        True
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        class_counts: Sequence[float] | torch.Tensor,
+        preset: str = "paper",
+        benchmark: str = "cifar",
+        adjustment_weight: float | None = None,
+        outlier_weight: float | None = None,
+        logit_temperature: float | None = None,
+        normalize: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        one_of("preset", preset, tuple(dict.fromkeys(name for name, _ in PRESETS)))
+        one_of("benchmark", benchmark, tuple(dict.fromkeys(name for _, name in PRESETS)))
+        if options.get("reduction", "mean") != "mean":
+            raise ValueError(
+                f"reduction of PATTLoss must be 'mean', got {options['reduction']!r}: its terms have different numbers of rows"
+            )
+        chosen = PRESETS[preset, benchmark]
+        given = (adjustment_weight, outlier_weight, logit_temperature)
+        self.weights = Weights(*(c if g is None else float(g) for c, g in zip(chosen, given, strict=True)))
+        self.preset, self.benchmark = preset, benchmark
+        self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
+        self.adjustment = TemperatureLogitAdjust(class_counts, temperature=self.weights.logit_temperature)
+        self.outliers = OutlierExposure()
+
+    @property
+    def bank(self) -> Any:
+        return self.augmentation.bank
+
+    def forward(
+        self, features: Views, labels: torch.Tensor, logits: torch.Tensor, outlier_logits: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The total of `terms`."""
+        return self.terms(features, labels, logits, outlier_logits).total
+
+    def terms(self, features: Views, labels: torch.Tensor, logits: torch.Tensor, outlier_logits: torch.Tensor | None = None) -> PATTTerms:
+        """The total and its terms; updates the bank in training mode.
+
+        Args:
+            features: the views that are augmented implicitly, in order: (V, B, p), or a sequence of (B, p).
+            labels: (B,).
+            logits: (B, K), the classifier's for the regular view.
+            outlier_logits: (N, K), the classifier's for outliers; None leaves the term out.
+        """
+        if outlier_logits is not None and not isinstance(outlier_logits, torch.Tensor):
+            raise TypeError(f"outlier_logits must be a tensor of shape (batch, num_classes) or None, got {describe(outlier_logits)}")
+        adjustment = self.adjustment(logits, labels)  # first: it checks its arguments before the bank changes
+        outliers = adjustment.new_zeros(()) if outlier_logits is None else self.outliers(outlier_logits)
+        augmentation = self.augmentation(features, labels)
+        total = augmentation + self.weights.adjustment * adjustment + self.weights.outliers * outliers
+        return PATTTerms(total, augmentation, adjustment, outliers)
+
+    def scores(self, features: torch.Tensor) -> torch.Tensor:
+        """Scores (B, K) of features (B, p) against the bank as it is."""
+        return self.augmentation.scores(features)
+
+    def extra_repr(self) -> str:
+        return f"preset={self.preset!r}, benchmark={self.benchmark!r}, {self.weights}"

@@ -1,0 +1,142 @@
+"""Several views of one labelled batch against a class bank that each of them updates: the host systems' step, in two matrix products.
+
+The order is the hosts': update with the first view, score it, update with the second, score it; or score before each update. A view therefore sees the bank
+as it was in between, which differs from the final bank in the rows of the batch's own classes only. With few classes, every view is given its own copy of
+the rows. With many, all views share one product with the final rows, in which the batch's classes count for the last view alone; for the others these
+are visited as a tile of their own, with the rows they had at that point. Either way the result is that of the sequence.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pairgrad.losses.fused import Plan, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit_tile
+from pairgrad.sphere.bank import ClassBank, Touched
+from pairgrad.sphere.state import Classes
+
+
+def cross_entropy_of_views(
+    plan: Plan,
+    bank: ClassBank,
+    views: torch.Tensor,
+    labels: torch.Tensor,
+    log_prior: torch.Tensor | None,
+    *,
+    before: bool = False,
+    update: bool = True,
+) -> tuple[Result, Touched | None]:
+    """Loss and gradient of each row of views (V, B, p), with the bank updated on the way, and the states of the batch's classes that the views saw
+    where these are not the final ones. Traceable; arguments are checked already.
+
+    Args:
+        before: score each view before the bank is updated with it, instead of after.
+        update: without, the bank is only read.
+    """
+    if not update:
+        return cross_entropy_of_batch(plan, views, labels, bank.current(), log_prior), None
+    if before:
+        results = []
+        for view in views:
+            results.append(cross_entropy_of_batch(plan, view[None], labels, bank.current(), log_prior))
+            bank.absorb(view[None], labels)
+        loss, gradient, normaliser = zip(*results, strict=True)
+        return Result(torch.cat(loss), torch.cat(gradient) if plan.gradient else None, torch.cat(normaliser)), None
+    touched = bank.absorb(views, labels)
+    if len(views) == 1:
+        return cross_entropy_of_batch(plan, views, labels, bank.current(), log_prior), None
+    if bank.num_classes < 2 * len(labels):
+        return cross_entropy_of_batch(plan, views, labels, every_state(bank.current(), labels, touched), log_prior), touched
+    return _stacked(plan, views, labels, bank.current(), touched, log_prior), touched
+
+
+def cross_entropy_of_batch(
+    plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, log_prior: torch.Tensor | None
+) -> Result:
+    """Against fixed classes, (K, p) for all views or (V, K, p) with one state per view."""
+    own = own_square(views, plan.temperature)
+    if classes.rows.dim() == 2:
+        target = Classes(*(tensor.index_select(0, labels).unsqueeze(0) for tensor in classes))
+    else:
+        target = Classes(*(tensor.index_select(1, labels) for tensor in classes))
+    num_classes = classes.norms.shape[-1]
+    if plan.tile >= num_classes and not torch.compiler.is_compiling():
+        bias = views.new_zeros(()) if log_prior is None else log_prior
+        return in_one_tile(plan, views, own, labels, classes, bias, target)
+    label = label_terms(plan, views, own, target, label_bias(log_prior, labels, views))
+    sums = start(plan, views, own, label, largest_bias(log_prior, views))
+    return finish(plan, _over_all_classes(plan, sums, views, own, labels, classes, log_prior), views, label)
+
+
+def every_state(classes: Classes, labels: torch.Tensor, touched: Touched) -> Classes:
+    """A copy of all classes for every view, (V, K, ...), with the batch's classes as that view saw them."""
+
+    def copies(final: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        full = final.to(seen.dtype).expand(len(seen), *final.shape).clone()
+        return full.index_copy_(1, labels, seen)
+
+    return Classes(
+        copies(classes.rows, touched.rows), copies(classes.norms, touched.norms), copies(classes.concentration, touched.concentration)
+    )
+
+
+def _over_all_classes(
+    plan: Plan,
+    sums: Sums,
+    views: torch.Tensor,
+    own: torch.Tensor,
+    labels: torch.Tensor,
+    classes: Classes,
+    log_prior: torch.Tensor | None,
+    *,
+    apart: bool = False,
+) -> Sums:
+    """Visit every tile, each row without its label; with `apart`, all but the last view without all classes of the batch."""
+    num_classes = classes.norms.shape[-1]
+    for first, last in plan.tiles(num_classes):
+        bias = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
+        if apart:
+            without = bias.masked_fill(_occurring(labels, first, last), -torch.inf)
+            bias = torch.stack([*([without] * (len(views) - 1)), bias])[:, None]
+        own_class = labels[:, None] == torch.arange(first, last, device=labels.device)
+        sums = visit_tile(plan, sums, views, own, classes.tile(first, last), bias, own_class)
+    return sums
+
+
+def _stacked(
+    plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, touched: Touched, log_prior: torch.Tensor | None
+) -> Result:
+    own = own_square(views, plan.temperature)
+    states = Classes(touched.rows, touched.norms, touched.concentration)
+    prior = label_bias(log_prior, labels, views)
+    label = label_terms(plan, views, own, states, prior)
+    sums = start(plan, views, own, label, largest_bias(log_prior, views))
+
+    # the batch's classes as the earlier views saw them, each class once
+    repeated = touched.slots != torch.arange(len(labels), device=labels.device)
+    bias = prior.expand(labels.shape).masked_fill(repeated, -torch.inf)
+    early = Classes(*(tensor[:-1] for tensor in states))
+    part = Sums(sums.top[:-1], sums.total[:-1], None, None)
+    part = visit_tile(plan, part, views[:-1], own[:-1], early, bias, labels[:, None] == labels)
+    sums = Sums(*(None if some is None else torch.cat([some, rest]) for some, rest in zip(part, _last_view(sums, views), strict=True)))
+    return finish(plan, _over_all_classes(plan, sums, views, own, labels, classes, log_prior, apart=True), views, label)
+
+
+def _last_view(sums: Sums, views: torch.Tensor) -> Sums:
+    """Its sums, which are still empty."""
+    total = sums.total[-1:]
+    return Sums(sums.top[-1:], total, torch.zeros_like(total), torch.zeros_like(views[-1:]))
+
+
+def _occurring(labels: torch.Tensor, first: int, last: int) -> torch.Tensor:
+    """Which of the classes first .. last - 1 are among the labels, (last - first,)."""
+    outside = (labels < first) | (labels >= last)
+    place = torch.where(outside, last - first, labels - first)
+    return torch.zeros(last - first + 1, dtype=torch.bool, device=labels.device).index_fill_(0, place, True)[:-1]
+
+
+def label_bias(log_prior: torch.Tensor | None, labels: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return like.new_zeros(()) if log_prior is None else log_prior.index_select(0, labels)
+
+
+def largest_bias(log_prior: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    return like.new_zeros(()) if log_prior is None else log_prior.amax()

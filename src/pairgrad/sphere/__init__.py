@@ -1,0 +1,7 @@
+"""Class state on the sphere: sums and counts per class, the directions and concentrations derived from them, and the score geometry."""
+
+from pairgrad.sphere.bank import ClassBank
+from pairgrad.sphere.resultant import expected_squared_resultant
+from pairgrad.sphere.state import ClassState
+
+__all__ = ["ClassBank", "ClassState", "expected_squared_resultant"]

@@ -1,0 +1,302 @@
+"""The class bank: per class a count and a sum of features, and the direction and concentration derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pairgrad.ground.checks import DTYPES, describe, integer_at_least, one_of, readable
+from pairgrad.sphere.inputs import checked_batch
+from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
+from pairgrad.sphere.state import Classes
+from pairgrad.sphere.statistics import Batch, Statistics, absorbed, gathered
+
+UNSEEN = ("random", "uniform")
+MEMORIES = ("cumulative", "two-epochs")
+INITIAL_LENGTH = 0.9
+_LENGTH_TOL = 1e-5  # a mean of unit vectors exceeds 1 by rounding only: a few units of float32 per summand
+
+
+class Touched(NamedTuple):
+    """The states of the classes of a batch after each of its views; entry b is about the class of sample b."""
+
+    rows: torch.Tensor  # (V, B, p)
+    norms: torch.Tensor  # (V, B)
+    concentration: torch.Tensor  # (V, B)
+    slots: torch.Tensor  # (B,), the first sample of the same class
+
+
+class ClassBank(nn.Module):
+    r"""Sums and counts of features per class, with \(\mu_j = S_j / \lVert S_j\rVert\) and \(\kappa_j\) from \(R_j = \lVert S_j\rVert / n_j\).
+
+    The state is buffers, so `state_dict`, `.to()`, averaged copies and DDP's buffer broadcasts carry it. Sums are kept in two words of the
+    bank's dtype, `sums` and `compensation`, and counts in float64, so that long runs do not drift. An update reads and writes the rows of the
+    classes in the batch and nothing else; directions, concentrations and the cached norms are derived.
+
+    Args:
+        num_classes: K.
+        dim: feature dimension p >= 2.
+        concentration: `"closed-form"` (p R / (1 - R^2), eq. released-state) or `"mle"` (the exact inverse of the Bessel ratio).
+        cap: the largest concentration, 1e5 as in the public code.
+        on_resultant_above_one: features that are not normalised can have R > 1. `"cap"` gives such a class the cap, as the public code does;
+            `"error"` refuses the update; `"normalize"` scales every feature to length 1 before it is summed.
+        unseen: a class without samples is `"random"`, a random direction with R = 0.9, as in the public code; or `"uniform"`, concentration 0.
+            The first sample replaces it. R = 0 always means concentration 0 and no direction.
+        small_samples: `"plain"`: one unit sample has R = 1 and so the cap, as in the public code (lem. finite-state says why); `"unbiased"`
+            removes the 1/n that the sample itself contributes to R^2, and leaves a singleton at 0.
+        decay: forget a class by this factor whenever it occurs in an update, an exponential window over its occurrences; None: never.
+        memory: `"cumulative"`, one bank for the whole run; or `"two-epochs"`, a second set of sums that `start_epoch` moves to the first, so that
+            scores see the previous epoch and the current one up to now.
+        validate: True: check values on every device, at the cost of a synchronisation; None: check on the CPU, assert asynchronously elsewhere;
+            False: never look at values.
+        generator: for the random directions of unseen classes; give equal seeds on all ranks.
+        device, dtype: of the sums; float32 (default) or float64. `.half()` and `.bfloat16()` move nothing to half precision: a half sum would stop
+            growing after 2048 samples. `.double()` and `.float()` convert.
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> bank = pg.ClassBank(num_classes=3, dim=4)
+        >>> bank.update(torch.eye(4)[:2], torch.tensor([0, 0]))
+        >>> bank.counts.tolist(), round(bank.resultant_length[0].item(), 4), round(bank.concentration[0].item(), 4)
+        ([2.0, 0.0, 0.0], 0.7071, 5.6569)
+    """
+
+    sums: torch.Tensor
+    compensation: torch.Tensor
+    counts: torch.Tensor
+    _norms: torch.Tensor
+    _concentrations: torch.Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        concentration: str = "closed-form",
+        cap: float = 1e5,
+        on_resultant_above_one: str = "cap",
+        unseen: str = "random",
+        small_samples: str = "plain",
+        decay: float | None = None,
+        memory: str = "cumulative",
+        validate: bool | None = None,
+        generator: torch.Generator | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_classes = integer_at_least("num_classes", num_classes, 1)
+        self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
+        self.rule = ConcentrationRule(self.dim, concentration, cap, small_samples)
+        self.on_resultant_above_one = one_of("on_resultant_above_one", on_resultant_above_one, ABOVE_ONE)
+        self.unseen = one_of("unseen", unseen, UNSEEN)
+        self.memory = one_of("memory", memory, MEMORIES)
+        if decay is not None and not 0 < float(decay) < 1:
+            raise ValueError(f"decay must lie between 0 and 1, got {decay!r}; None never forgets")
+        self.decay = None if decay is None else float(decay)
+        self.validate = validate
+        dtype = torch.float32 if dtype is None else dtype
+        if dtype not in DTYPES:
+            raise TypeError(
+                f"dtype must be torch.float32 or torch.float64, got {describe(dtype)}: half-precision sums stop growing at 2048"
+            )
+        for prefix in ("", "next_") if memory == "two-epochs" else ("",):
+            for name in ("sums", "compensation"):
+                self.register_buffer(prefix + name, torch.zeros(self.num_classes, self.dim, device=device, dtype=dtype))
+            self.register_buffer(prefix + "counts", torch.zeros(self.num_classes, device=device, dtype=torch.float64))
+        self.register_buffer("_norms", torch.zeros(self.num_classes, device=device, dtype=torch.float64), persistent=False)
+        self.register_buffer("_concentrations", torch.zeros(self.num_classes, device=device, dtype=dtype), persistent=False)
+        self._versions: tuple[int, ...] | None = None
+        self.register_load_state_dict_post_hook(ClassBank._after_loading)
+        self.reset(generator=generator)
+
+    # Writing ----------------------------------------------------------------------------------------------------------
+
+    def update(self, features: torch.Tensor, labels: torch.Tensor) -> None:
+        """Add a labelled batch, features (B, p) and labels (B,). Nothing is differentiated; on an error nothing has changed."""
+        features, labels = checked_batch(features, labels, self.num_classes, self.dim, self.sums, validate=self.validate)
+        if features.dim() != 2:
+            raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}")
+        self.refresh()
+        self.absorb(features.detach().to(self.sums.dtype)[None], labels)
+        self.settle()
+
+    @torch.no_grad()
+    def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
+        """`update` with views (V, B, p) in turn, already checked; returns the states the batch's classes had after each of them.
+
+        Traceable by torch.compile: call `refresh` before and `settle` after, outside.
+        """
+        if self.on_resultant_above_one == "normalize":
+            views = torch.nn.functional.normalize(views, dim=-1)
+        batch = gathered(views, labels)
+        after = absorbed(self._statistics().rows(labels), batch, self.decay)
+        norms = torch.stack([torch.linalg.vector_norm(rows.high, dim=1, dtype=torch.float64) for rows in after])
+        counts = torch.stack([rows.counts for rows in after])
+        lengths = norms / counts
+        if self.on_resultant_above_one == "error":
+            self._refuse_above_one(lengths, labels)
+        concentration = self.rule(lengths, counts).to(self.sums.dtype)
+        self._statistics().write(labels, after[-1])
+        if self.memory == "two-epochs":
+            self._absorb_next(batch)
+        self._norms.index_copy_(0, labels, norms[-1])
+        self._concentrations.index_copy_(0, labels, concentration[-1])
+        rows = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
+        return Touched(rows, norms, concentration, batch.slots)
+
+    def _absorb_next(self, batch: Batch) -> None:
+        statistics = self._statistics("next_")
+        if self.decay is None:
+            batch = batch.merged()  # nobody reads it between the views
+        statistics.write(batch.labels, absorbed(statistics.rows(batch.labels), batch, self.decay)[-1])
+
+    def _refuse_above_one(self, lengths: torch.Tensor, labels: torch.Tensor) -> None:
+        good = (lengths <= 1 + _LENGTH_TOL).all()
+        if readable(lengths) or self.validate:
+            if not bool(good):
+                worst = int(lengths.amax(0).argmax())
+                raise ValueError(
+                    f"features must have length at most 1 here: class {int(labels[worst])} would get the resultant length "
+                    f"{lengths[:, worst].max():g}; normalise them, or choose on_resultant_above_one='normalize' or 'cap'"
+                )
+        elif not torch.compiler.is_compiling() and self.validate is not False:
+            torch._assert_async(good, "a class would get a resultant length above 1 (on_resultant_above_one='error')")
+
+    @torch.no_grad()
+    def reset(self, *, generator: torch.Generator | None = None) -> None:
+        """Forget everything: counts 0, and the initial directions of unseen classes drawn anew."""
+        for prefix in ("", "next_") if self.memory == "two-epochs" else ("",):
+            self._reset(self._statistics(prefix), generator)
+        self._versions = None
+        self.refresh()
+
+    def _reset(self, statistics: Statistics, generator: torch.Generator | None) -> None:
+        for tensor in statistics:
+            tensor.zero_()
+        if self.unseen == "random" and statistics.high.device.type != "meta":
+            device = statistics.high.device if generator is None else generator.device
+            for start in range(0, self.num_classes, 65536):  # a block at a time: no second copy of a large bank
+                block = statistics.high[start : start + 65536]
+                draw = torch.randn(block.shape, device=device, dtype=block.dtype, generator=generator)
+                block.copy_(INITIAL_LENGTH * torch.nn.functional.normalize(draw, dim=1))
+
+    @torch.no_grad()
+    def start_epoch(self, *, generator: torch.Generator | None = None) -> None:
+        """With memory `"two-epochs"`: what was collected since the last call becomes the state that is scored, and collecting starts again."""
+        if self.memory != "two-epochs":
+            raise RuntimeError("start_epoch needs memory='two-epochs': this bank has one cumulative memory; use reset() to forget")
+        for tensor, new in zip(self._statistics(), self._statistics("next_"), strict=True):
+            tensor.copy_(new)
+        self._reset(self._statistics("next_"), generator)
+        self._versions = None
+        self.refresh()
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def resultant_length(self) -> torch.Tensor:
+        """R = ||S|| / n, (K,) in float64; of the initial direction where a class has no samples."""
+        self.refresh()
+        return self._lengths()
+
+    @property
+    def concentration(self) -> torch.Tensor:
+        """(K,)"""
+        self.refresh()
+        return self._concentrations.clone()
+
+    @property
+    def mean(self) -> torch.Tensor:
+        """S / n, (K, p)."""
+        return self.sums / torch.where(self.counts > 0, self.counts, 1.0).to(self.sums.dtype)[:, None]
+
+    @property
+    def mean_direction(self) -> torch.Tensor:
+        """(K, p); zeros where R = 0."""
+        self.refresh()
+        return self.sums / torch.where(self._norms > 0, self._norms, 1.0).to(self.sums.dtype)[:, None]
+
+    def classes(self) -> Classes:
+        """The state as the scores read it: the bank's own tensors, not copies."""
+        self.refresh()
+        return self.current()
+
+    def current(self) -> Classes:
+        """`classes` without `refresh`, for compiled regions."""
+        return Classes(self.sums, self._norms, self._concentrations)
+
+    # Derived quantities -----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Derive norms and concentrations anew if something else wrote to the buffers: loading, averaging, a broadcast."""
+        if (
+            self.sums.device.type == "meta"
+            or torch.compiler.is_compiling()
+            or (self._versions is not None and self._versions == self._buffer_versions())
+        ):
+            return
+        torch.linalg.vector_norm(self.sums, dim=1, dtype=torch.float64, out=self._norms)
+        self._concentrations.copy_(self.rule(self._lengths(), self.counts))
+        self.settle()
+
+    def _lengths(self) -> torch.Tensor:
+        return self._norms / torch.where(self.counts > 0, self.counts, 1.0)
+
+    def settle(self) -> None:
+        """Note that the derived quantities belong to the buffers as they are now."""
+        if not torch.compiler.is_compiling():
+            self._versions = self._buffer_versions()
+
+    def _buffer_versions(self) -> tuple[int, ...] | None:
+        watched = (self.sums, self.counts, self._norms, self._concentrations)
+        return None if any(tensor.is_inference() for tensor in watched) else tuple(tensor._version for tensor in watched)
+
+    def _statistics(self, prefix: str = "") -> Statistics:
+        return Statistics(getattr(self, prefix + "sums"), getattr(self, prefix + "compensation"), getattr(self, prefix + "counts"))
+
+    # nn.Module --------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _after_loading(module: nn.Module, _keys: Any) -> None:
+        assert isinstance(module, ClassBank)
+        module._versions = None
+        module.refresh()  # at once: a compiled region cannot find out
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._versions = None
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ClassBank:
+        """Counts and norms stay in float64, sums in float32 or float64 with what they lose by a conversion added to the compensation."""
+        before = {name: tensor for name, tensor in self._buffers.items() if tensor is not None}
+        always_double = {id(tensor) for name, tensor in before.items() if name.endswith(("counts", "_norms"))}
+
+        def kept(tensor: torch.Tensor) -> torch.Tensor:
+            new = fn(tensor)
+            allowed = (torch.float64,) if id(tensor) in always_double else DTYPES
+            return new if new.dtype in allowed or not tensor.is_floating_point() else tensor.to(new.device)
+
+        super()._apply(kept, recurse)
+        for name, old in before.items():
+            if name.endswith("sums") and self._buffers[name].dtype != old.dtype and old.device.type != "meta":  # type: ignore[union-attr]
+                high, low = self._buffers[name], name.replace("sums", "compensation")
+                assert high is not None
+                rest = old.double() - high.to(old.device).double() + before[low].double()
+                self._buffers[low] = rest.to(dtype=high.dtype, device=high.device)
+        self._versions = None
+        self.refresh()
+        return self
+
+    def extra_repr(self) -> str:
+        options = [f"{self.num_classes}, {self.dim}, concentration={self.rule.estimator!r}, cap={self.rule.cap:g}"]
+        for name, default in (("on_resultant_above_one", "cap"), ("unseen", "random"), ("decay", None), ("memory", "cumulative")):
+            if getattr(self, name) != default:
+                options.append(f"{name}={getattr(self, name)!r}")
+        if self.rule.small_samples != "plain":
+            options.append(f"small_samples={self.rule.small_samples!r}")
+        return ", ".join(options)

@@ -1,0 +1,79 @@
+"""A class state: what the scores read, whether it is fixed, learned or estimated by a bank."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from pairgrad.ground.checks import describe, floating_tensor, readable
+
+
+class Classes(NamedTuple):
+    """Classes as the scores read them: mean direction = row / norm. Rows need not have unit length; a row of zeros stands for no direction."""
+
+    rows: torch.Tensor  # (K, p), or (V, K, p) for V states of the same classes
+    norms: torch.Tensor  # (K,), (V, K); may be in float64
+    concentration: torch.Tensor  # like norms
+
+    def rates(self) -> torch.Tensor:
+        """kappa / norm in the dtype of the rows, so that kappa mu = rate * row; 0 where the norm is 0."""
+        rates = self.concentration / torch.where(self.norms > 0, self.norms, torch.inf)
+        return rates.to(self.rows.dtype)
+
+    def tile(self, first: int, last: int) -> Classes:
+        """Classes first .. last - 1."""
+        return Classes(self.rows[..., first:last, :], self.norms[..., first:last], self.concentration[..., first:last])
+
+
+class ClassState:
+    """A mean direction and a concentration per class, fixed or with parameters that get gradients.
+
+    Args:
+        mean_direction: (K, p). Only the direction of a row is used; its gradient is tangent to the sphere.
+        concentration: (K,), >= 0.
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> state = pg.ClassState(torch.eye(3, 8), torch.tensor([0.0, 10.0, 100.0]))
+        >>> state.num_classes, state.dim
+        (3, 8)
+    """
+
+    def __init__(self, mean_direction: torch.Tensor, concentration: torch.Tensor) -> None:
+        floating_tensor("mean_direction", mean_direction)
+        floating_tensor("concentration", concentration)
+        if mean_direction.dim() != 2 or mean_direction.shape[0] < 1 or mean_direction.shape[1] < 2:
+            raise ValueError(f"mean_direction must have shape (num_classes, dim) with dim >= 2, got {describe(mean_direction)}")
+        if concentration.shape != mean_direction.shape[:1]:
+            raise ValueError(
+                f"concentration must have shape ({mean_direction.shape[0]},), one per row of mean_direction, got {describe(concentration)}"
+            )
+        if concentration.device != mean_direction.device:
+            raise ValueError(
+                f"mean_direction and concentration must be on one device, got {mean_direction.device} and {concentration.device}: "
+                "move one with .to(...)"
+            )
+        if readable(mean_direction) and readable(concentration):
+            if not bool(torch.isfinite(mean_direction).all()) or not bool((mean_direction != 0).any(1).all()):
+                raise ValueError("mean_direction must have finite rows that are not zero: a row of zeros has no direction")
+            if not bool(((concentration >= 0) & torch.isfinite(concentration)).all()):
+                raise ValueError(
+                    f"concentration must be finite and >= 0, got values from {concentration.min():g} to {concentration.max():g}"
+                )
+        self.mean_direction = mean_direction
+        self.concentration = concentration
+
+    @property
+    def num_classes(self) -> int:
+        return self.mean_direction.shape[0]
+
+    @property
+    def dim(self) -> int:
+        return self.mean_direction.shape[1]
+
+    def classes(self) -> Classes:
+        return Classes(self.mean_direction, torch.linalg.vector_norm(self.mean_direction, dim=1), self.concentration)
+
+    def __repr__(self) -> str:
+        return f"ClassState(num_classes={self.num_classes}, dim={self.dim})"
