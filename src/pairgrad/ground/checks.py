@@ -84,3 +84,8 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def readable(tensor: torch.Tensor) -> bool:
     """Whether looking at the values costs no device synchronisation: a plain CPU tensor, outside torch.compile and torch.func."""
     return not torch.compiler.is_compiling() and tensor.device.type == "cpu" and not is_functorch_wrapped_tensor(tensor)
+
+
+def assert_later(condition: torch.Tensor, message: str) -> None:
+    """An assertion the device makes when it gets there: no synchronisation now."""
+    torch._assert_async(condition, message)  # pyright: ignore[reportPrivateImportUsage]

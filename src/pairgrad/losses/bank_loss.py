@@ -23,6 +23,7 @@ from pairgrad.sphere.geometry import GEOMETRIES
 from pairgrad.sphere.inputs import checked_batch
 from pairgrad.sphere.state import Classes
 
+_SHORTEST = 1e-12  # a feature shorter than this is not brought to unit length
 SCORING = ("after-update", "before-update")
 Views = torch.Tensor | Sequence[torch.Tensor]
 
@@ -93,6 +94,7 @@ class BankLoss(nn.Module):
         if not isinstance(compile, (bool, str)):
             raise TypeError(f"compile must be True, False or a mode of torch.compile, got {describe(compile)}")
         self.compile_mode = compile
+        self._plans: dict[Any, fused.Plan] = {}
         self._compiled: Callable[..., tuple[fused.Result, Touched | None]] | None = None
 
     def forward(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
@@ -106,8 +108,6 @@ class BankLoss(nn.Module):
         with full_precision(views.device.type):
             dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
             views = views.to(self.bank.sums.dtype)
-            if self.normalize:
-                views = functional.normalize(views, dim=-1)
             self.bank.refresh()
             if self.geometry == "expanded" or dtype != self.bank.sums.dtype:
                 rows = self._plain(views, labels, dtype)
@@ -118,27 +118,16 @@ class BankLoss(nn.Module):
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features."""
-        if self.normalize:
-            features = functional.normalize(features, dim=-1)
+        if self.normalize and isinstance(features, torch.Tensor):
+            features = self._scaled(features)
         geometry = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype}
         return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **geometry, validate=self.bank.validate)
 
     # Fused ------------------------------------------------------------------------------------------------------------
 
     def _fused(self, views: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        gradient = views.requires_grad and torch.is_grad_enabled()
         compiled = bool(self.compile_mode) and not torch.compiler.is_compiling()
-        plan = fused.plan(
-            self.potential,
-            self.temperature,
-            views.dtype,
-            rows=views.shape[0] * views.shape[1],
-            num_classes=self.bank.num_classes,
-            longest=1.001 if self.normalize else longest(views, None) if not self.compile_mode else None,
-            spread=self._spread,
-            gradient=gradient,
-            compiled=bool(self.compile_mode) or torch.compiler.is_compiling(),
-        )
+        plan = self._plan(views)
         step = self._step
         if compiled and not plan.compiled_tiles:
             if self._compiled is None:
@@ -150,15 +139,50 @@ class BankLoss(nn.Module):
         again = None if torch.compiler.is_compiling() else _Again(self, labels, touched)
         return given(views, result.loss, result.gradient, again)
 
+    def _plan(self, views: torch.Tensor) -> fused.Plan:
+        rows, gradient = views.shape[0] * views.shape[1], views.requires_grad and torch.is_grad_enabled()
+        compiling = torch.compiler.is_compiling()
+        if self.normalize:
+            bound: float | None = 1.001
+        else:
+            bound = None if self.compile_mode or compiling else longest(views, None)
+        key = (rows, gradient, views.dtype, bound)
+        if key in self._plans:
+            return self._plans[key]
+        plan = fused.plan(
+            self.potential,
+            self.temperature,
+            views.dtype,
+            rows=rows,
+            num_classes=self.bank.num_classes,
+            longest=bound,
+            spread=self._spread,
+            gradient=gradient,
+            compiled=bool(self.compile_mode) or compiling,
+        )
+        if self.normalize and not compiling:
+            self._plans[key] = plan
+        return plan
+
     def _step(self, plan: fused.Plan, views: torch.Tensor, labels: torch.Tensor, update: bool) -> tuple[fused.Result, Touched | None]:
-        return cross_entropy_of_views(plan, self.bank, views, labels, self.log_prior, before=self.score == "before-update", update=update)
+        lengths = torch.linalg.vector_norm(views, dim=-1, keepdim=True).clamp_min(_SHORTEST) if self.normalize else None
+        unit = views if lengths is None else views / lengths
+        before = self.score == "before-update"
+        result, touched = cross_entropy_of_views(plan, self.bank, unit, labels, self.log_prior, before=before, update=update)
+        if lengths is not None and result.gradient is not None:
+            along = (result.gradient * unit).sum(-1, keepdim=True)
+            result = result._replace(gradient=(result.gradient - along * unit) / lengths)
+        return result, touched
+
+    def _scaled(self, views: torch.Tensor) -> torch.Tensor:
+        return functional.normalize(views, dim=-1, eps=_SHORTEST) if self.normalize else views
 
     # Plain ------------------------------------------------------------------------------------------------------------
 
     def _plain(self, views: torch.Tensor, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """View by view in operations that autograd records, with a copy of the class rows for each."""
         rows = []
-        for view in views:
+        for view in self._scaled(views):
             if self.training and self.score == "after-update":
                 self.bank.absorb(view.detach()[None], labels)
             known = Classes(*(tensor.clone() for tensor in self.bank.current()))
@@ -199,8 +223,11 @@ class BankLoss(nn.Module):
         return {**self.__dict__, "_compiled": None}
 
     def extra_repr(self) -> str:
-        realization = self.potential.realization
-        return f"temperature={self.temperature}, realization={realization!r}, normalize={self.normalize}, score={self.score!r}, prior={self.log_prior is not None}"
+        prior = self.log_prior is not None
+        return (
+            f"temperature={self.temperature}, realization={self.potential.realization!r}, normalize={self.normalize}, "
+            f"score={self.score!r}, prior={prior}"
+        )
 
 
 class _Snapshot:
@@ -231,4 +258,5 @@ class _Again:
         else:
             full = every_state(bank.current(), self.labels, self.touched)
             states = [Classes(*(tensor[v] for tensor in full)) for v in range(len(views))]
-        return torch.stack([self.loss._plain_rows(view, self.labels, state, view.dtype) for view, state in zip(views, states, strict=True)])
+        pairs = zip(self.loss._scaled(views), states, strict=True)
+        return torch.stack([self.loss._plain_rows(view, self.labels, state, view.dtype) for view, state in pairs])

@@ -26,7 +26,7 @@ from pairgrad.losses.views import cross_entropy_of_batch, label_bias, largest_bi
 from pairgrad.potentials import Potential
 from pairgrad.sphere.geometry import GEOMETRIES, Temperature
 from pairgrad.sphere.inputs import checked_features, checked_labels
-from pairgrad.sphere.state import Classes, ClassState
+from pairgrad.sphere.state import Classes, ClassState, with_norms
 
 Again = Callable[[torch.Tensor], torch.Tensor]
 
@@ -100,10 +100,10 @@ def vmf_cross_entropy(
         if geometry == "expanded" or transformed or (needs_state and torch.compiler.is_compiling()):
             scores = plain_scores(features, classes, temperature, pot, geometry, dtype)
             logits = scores if log_prior is None else scores + log_prior
-            soft = labels.is_floating_point()
-            ignored = {} if soft else {"ignore_index": ignore_index}
+            targets = labels.to(dtype) if labels.is_floating_point() else labels
+            skipped = -100 if labels.is_floating_point() else ignore_index  # torch wants it negative for probabilities
             return functional.cross_entropy(
-                logits, labels.to(dtype) if soft else labels, weight, reduction=reduction, label_smoothing=label_smoothing, **ignored
+                logits, targets, weight, ignore_index=skipped, reduction=reduction, label_smoothing=label_smoothing
             )
         targets = Targets.of(labels, weight, ignore_index, label_smoothing, state.num_classes, dtype)
         job = _Job(pot, targets, dtype, isinstance(state, ClassState))
@@ -180,12 +180,13 @@ class _Job:
             result = self._pass(plan, features.detach().to(self.dtype)[None], known, bias)
         if torch.compiler.is_compiling():
             return given(features, result.loss[0], None if result.gradient is None else result.gradient[0])
-        return _Fused.apply(features, classes.rows, classes.concentration, temperature, log_prior, self, plan, classes, result)  # type: ignore[no-any-return]
+        return _Fused.apply(features, classes.rows, classes.concentration, temperature, log_prior, self, plan, classes, result)
 
     def _pass(self, plan: fused.Plan, view: torch.Tensor, classes: Classes, bias: torch.Tensor | None) -> fused.Result:
         targets = self.targets
         if targets.soft is None:
-            assert targets.labels is not None and targets.hard is not None
+            assert targets.labels is not None
+            assert targets.hard is not None
             result = cross_entropy_of_batch(plan, view, targets.labels, classes, bias)
             return _weighted(result, targets.hard)
         own = fused.own_square(view, plan.temperature)
@@ -196,7 +197,7 @@ class _Job:
         else:
             plan = plan.without_fixed_top()
         sums, linear = fused.start(plan, view, own, label, largest_bias(bias, view)), None
-        for first, last in plan.tiles(len(classes.norms)):
+        for first, last in plan.tiles(len(classes.rates)):
             own_class = None
             if targets.labels is not None:
                 own_class = targets.labels[:, None] == torch.arange(first, last, device=view.device)
@@ -222,8 +223,8 @@ class _Job:
         classes: Classes,
     ) -> torch.Tensor:
         """Loss per row in operations that can be differentiated again."""
-        norms = torch.linalg.vector_norm(rows, dim=1) if self.free_norms else classes.norms
-        logits = plain_scores(features, Classes(rows, norms, concentration), temperature, self.pot, "factorised", self.dtype)
+        known = with_norms(rows, concentration) if self.free_norms else classes
+        logits = plain_scores(features, known, temperature, self.pot, "factorised", self.dtype)
         logits = logits if log_prior is None else logits + log_prior
         normaliser = torch.logsumexp(logits, 1)
         loss = torch.zeros_like(normaliser)
@@ -240,7 +241,7 @@ class _Job:
         wanted = [name for name, value in saved.items() if isinstance(value, torch.Tensor) and value.requires_grad and name != "features"]
         features = saved["features"].detach().to(self.dtype)
         totals: dict[str, torch.Tensor] = {name: torch.zeros_like(saved[name]) for name in wanted}
-        for first, last in plan.tiles(len(classes.norms)):
+        for first, last in plan.tiles(len(classes.rates)):
             tile: dict[str, Any] = {}
             for name in ("rows", "concentration", "temperature", "log_prior"):
                 value = saved[name]
@@ -249,8 +250,7 @@ class _Job:
                     value = value.requires_grad_(name in wanted)
                 tile[name] = value
             with torch.enable_grad():
-                norms = torch.linalg.vector_norm(tile["rows"], dim=1) if self.free_norms else classes.norms[first:last]
-                known = Classes(tile["rows"], norms, tile["concentration"])
+                known = with_norms(tile["rows"], tile["concentration"]) if self.free_norms else classes.tile(first, last)
                 logits = plain_scores(features, known, tile["temperature"], self.pot, "factorised", self.dtype)
                 logits = logits if tile["log_prior"] is None else logits + tile["log_prior"]
             d_logits = self._d_logits(logits.detach(), normaliser, first, last) * grad[:, None]
@@ -280,7 +280,7 @@ class _Fused(Function):
     """The rows of a loss whose gradient in the features is known already."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         features: torch.Tensor,
         rows: torch.Tensor,
@@ -355,7 +355,7 @@ class _GivenOnce(Function):
     """The same in eager mode, where a second derivative goes through `again`."""
 
     @staticmethod
-    def forward(ctx: Any, features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor, again: Again) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor, again: Again) -> torch.Tensor:
         ctx.save_for_backward(features, gradient)
         ctx.again = again
         return loss.clone()
@@ -377,7 +377,7 @@ def given(features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor | N
     """
     if gradient is None:
         return loss
-    return _Given.apply(features, loss, gradient) if again is None else _GivenOnce.apply(features, loss, gradient, again)  # type: ignore[no-any-return]
+    return _Given.apply(features, loss, gradient) if again is None else _GivenOnce.apply(features, loss, gradient, again)
 
 
 def _weighted(result: fused.Result, weight: torch.Tensor) -> fused.Result:

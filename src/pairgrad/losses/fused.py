@@ -82,8 +82,7 @@ def plan(
 ) -> Plan:
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
-    known = reach is not None and spread is not None
-    fixed = known and 2 * reach + spread <= 2 * _MARGIN[dtype]
+    fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * _MARGIN[dtype]
     streams = compiled and rows * num_classes > _COMPILED_WHOLE
     if tile is None and compiled and not streams:
         tile = num_classes
@@ -134,7 +133,7 @@ def own_square(features: torch.Tensor, temperature: Temperature) -> torch.Tensor
 def label_terms(plan: Plan, features: torch.Tensor, own: torch.Tensor, classes: Classes, bias: torch.Tensor) -> Label:
     """The label's score by a row-wise product, for class states of shape (V, B)."""
     dots = (features * classes.rows).sum(-1)
-    squared = dots * (2 * classes.rates() / plan.temperature) + own.squeeze(-1)
+    squared = dots * (2 * classes.rates / plan.temperature) + own.squeeze(-1)
     score, gain = _score_and_gain(plan, classes.concentration, squared)
     return Label(score + bias, gain, classes)
 
@@ -157,7 +156,7 @@ def logits_and_gains(
     plan: Plan, features: torch.Tensor, own: torch.Tensor, classes: Classes, bias: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """z and gain, (V, B, T), and the rates, for classes (T, p), or (V, T, p) with the state each view sees; `bias` broadcasts to (V, B, T)."""
-    rates = classes.rates().unsqueeze(-2)
+    rates = classes.rates.unsqueeze(-2)
     squared = (features @ classes.rows.mT) * (2 / plan.temperature * rates) + own
     score, gain = _score_and_gain(plan, classes.concentration.unsqueeze(-2), squared)
     return score + bias, gain, rates
@@ -257,7 +256,7 @@ def finish(plan: Plan, sums: Sums, features: torch.Tensor, label: Label) -> Resu
     inverse = 1 / plan.temperature
     pulled = away * label.gain
     gradient = sums.push * (share * inverse).unsqueeze(-1)
-    gradient = torch.addcmul(gradient, label.classes.rows, (pulled * label.classes.rates() * -inverse).unsqueeze(-1))
+    gradient = torch.addcmul(gradient, label.classes.rows, (pulled * label.classes.rates * -inverse).unsqueeze(-1))
     gradient = torch.addcmul(gradient, features, ((share * sums.pull - pulled) * (inverse * inverse)).unsqueeze(-1))
     return Result(loss, gradient, normaliser)
 
@@ -278,7 +277,7 @@ def finish_linear(plan: Plan, sums: Sums, linear: LinearSums, features: torch.Te
     if label is not None:
         own = share * extra * label.gain
         pull = pull + own
-        gradient = gradient + label.classes.rows * (own * label.classes.rates()).unsqueeze(-1)
+        gradient = gradient + label.classes.rows * (own * label.classes.rates).unsqueeze(-1)
     gradient = gradient * inverse + features * (pull * inverse * inverse).unsqueeze(-1)
     return Result(loss, gradient, normaliser)
 
@@ -309,7 +308,8 @@ def _visit_linear(
         push = _plus_product(None, targets * gain * rates, rows) if plan.gradient else None
         return LinearSums(weight, score, pull, push)
     push = _plus_product(linear.push, targets * gain * rates, rows) if plan.gradient else None
-    return LinearSums(linear.weight + weight, linear.score + score, None if pull is None else linear.pull + pull, push)
+    pull = pull if pull is None or linear.pull is None else linear.pull + pull
+    return LinearSums(linear.weight + weight, linear.score + score, pull, push)
 
 
 def _plus(sum_: torch.Tensor | None, scale: torch.Tensor | None, addend: torch.Tensor) -> torch.Tensor:

@@ -17,9 +17,10 @@ from pairgrad.sphere.state import Classes
 class State(Protocol):
     """What scores are taken against: a `ClassBank` or a `ClassState`."""
 
-    num_classes: int
-    dim: int
-
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
     def classes(self) -> Classes: ...
 
 

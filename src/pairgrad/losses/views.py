@@ -58,7 +58,7 @@ def cross_entropy_of_batch(
         target = Classes(*(tensor.index_select(0, labels).unsqueeze(0) for tensor in classes))
     else:
         target = Classes(*(tensor.index_select(1, labels) for tensor in classes))
-    num_classes = classes.norms.shape[-1]
+    num_classes = classes.rates.shape[-1]
     if plan.tile >= num_classes and not torch.compiler.is_compiling():
         bias = views.new_zeros(()) if log_prior is None else log_prior
         return in_one_tile(plan, views, own, labels, classes, bias, target)
@@ -75,7 +75,7 @@ def every_state(classes: Classes, labels: torch.Tensor, touched: Touched) -> Cla
         return full.index_copy_(1, labels, seen)
 
     return Classes(
-        copies(classes.rows, touched.rows), copies(classes.norms, touched.norms), copies(classes.concentration, touched.concentration)
+        copies(classes.rows, touched.rows), copies(classes.rates, touched.rates), copies(classes.concentration, touched.concentration)
     )
 
 
@@ -91,7 +91,7 @@ def _over_all_classes(
     apart: bool = False,
 ) -> Sums:
     """Visit every tile, each row without its label; with `apart`, all but the last view without all classes of the batch."""
-    num_classes = classes.norms.shape[-1]
+    num_classes = classes.rates.shape[-1]
     for first, last in plan.tiles(num_classes):
         bias = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
         if apart:
@@ -106,7 +106,7 @@ def _stacked(
     plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, touched: Touched, log_prior: torch.Tensor | None
 ) -> Result:
     own = own_square(views, plan.temperature)
-    states = Classes(touched.rows, touched.norms, touched.concentration)
+    states = Classes(touched.rows, touched.rates, touched.concentration)
     prior = label_bias(log_prior, labels, views)
     label = label_terms(plan, views, own, states, prior)
     sums = start(plan, views, own, label, largest_bias(log_prior, views))
@@ -117,14 +117,16 @@ def _stacked(
     early = Classes(*(tensor[:-1] for tensor in states))
     part = Sums(sums.top[:-1], sums.total[:-1], None, None)
     part = visit_tile(plan, part, views[:-1], own[:-1], early, bias, labels[:, None] == labels)
-    sums = Sums(*(None if some is None else torch.cat([some, rest]) for some, rest in zip(part, _last_view(sums, views), strict=True)))
+    sums = _joined(part, sums, views)
     return finish(plan, _over_all_classes(plan, sums, views, own, labels, classes, log_prior, apart=True), views, label)
 
 
-def _last_view(sums: Sums, views: torch.Tensor) -> Sums:
-    """Its sums, which are still empty."""
-    total = sums.total[-1:]
-    return Sums(sums.top[-1:], total, torch.zeros_like(total), torch.zeros_like(views[-1:]))
+def _joined(early: Sums, start: Sums, views: torch.Tensor) -> Sums:
+    """The sums of the earlier views, and those of the last one, which are still empty."""
+    total = start.total[-1:]
+    pull = None if early.pull is None else torch.cat([early.pull, torch.zeros_like(total)])
+    push = None if early.push is None else torch.cat([early.push, torch.zeros_like(views[-1:])])
+    return Sums(torch.cat([early.top, start.top[-1:]]), torch.cat([early.total, total]), pull, push)
 
 
 def _occurring(labels: torch.Tensor, first: int, last: int) -> torch.Tensor:

@@ -322,11 +322,13 @@ class Expansion:
 
             log((c + s_b) / (c + s_a)) = 2 artanh(D / (2 c + s_a + s_b)),      log(s_b / s_a) / 2 = artanh(D / (s_a + s_b)),
 
-        odd series whose length can be fixed in advance where |b - a|, and with it |D|, is bounded: `terms`, from `series_terms`.
+        odd series whose length can be fixed in advance where |b - a|, and with it |D|, is bounded: `terms`, from `series_terms`. The squares must not
+        overflow: a up to 1e18 in float32.
         """
         k = self.coefficients(ops)
-        low = ops.radius(k.centre, a)
-        high = ops.sqrt(ops.at_least(low * low + squared, k.centre * k.centre))
+        square = a * a + k.centre * k.centre
+        low = ops.sqrt(square)
+        high = ops.sqrt(ops.at_least(square + squared, k.centre * k.centre))
         t = k.centre / high
         inverse = 1 / (low + high)
         size = squared * inverse
@@ -346,7 +348,7 @@ class Expansion:
             base = k.centre / low
             tail = base * t * _tail_difference(k, k.tail_integral, t, base)  # in this order: what depends on a alone stays small
             difference = size * (1 - logarithms + tail)
-        return difference, height / high
+        return difference, height * (t / k.centre)
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
         """Terms of the two series of `increment` that are below `rounding` for |b - a| <= `reach`; None where logarithms are shorter."""

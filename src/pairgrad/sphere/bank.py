@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import DTYPES, describe, integer_at_least, one_of, readable
-from pairgrad.sphere.inputs import checked_batch
+from pairgrad.ground.checks import DTYPES, assert_later, describe, integer_at_least, one_of
+from pairgrad.sphere.inputs import checked_batch, looks
 from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
-from pairgrad.sphere.state import Classes
+from pairgrad.sphere.state import Classes, rates
 from pairgrad.sphere.statistics import Batch, Statistics, absorbed, gathered
 
 UNSEEN = ("random", "uniform")
@@ -24,7 +24,7 @@ class Touched(NamedTuple):
     """The states of the classes of a batch after each of its views; entry b is about the class of sample b."""
 
     rows: torch.Tensor  # (V, B, p)
-    norms: torch.Tensor  # (V, B)
+    rates: torch.Tensor  # (V, B), kappa / ||row||
     concentration: torch.Tensor  # (V, B)
     slots: torch.Tensor  # (B,), the first sample of the same class
 
@@ -69,6 +69,7 @@ class ClassBank(nn.Module):
     counts: torch.Tensor
     _norms: torch.Tensor
     _concentrations: torch.Tensor
+    _rates: torch.Tensor
 
     def __init__(
         self,
@@ -108,7 +109,8 @@ class ClassBank(nn.Module):
                 self.register_buffer(prefix + name, torch.zeros(self.num_classes, self.dim, device=device, dtype=dtype))
             self.register_buffer(prefix + "counts", torch.zeros(self.num_classes, device=device, dtype=torch.float64))
         self.register_buffer("_norms", torch.zeros(self.num_classes, device=device, dtype=torch.float64), persistent=False)
-        self.register_buffer("_concentrations", torch.zeros(self.num_classes, device=device, dtype=dtype), persistent=False)
+        for name in ("_concentrations", "_rates"):
+            self.register_buffer(name, torch.zeros(self.num_classes, device=device, dtype=dtype), persistent=False)
         self._versions: tuple[int, ...] | None = None
         self.register_load_state_dict_post_hook(ClassBank._after_loading)
         self.reset(generator=generator)
@@ -130,6 +132,7 @@ class ClassBank(nn.Module):
 
         Traceable by torch.compile: call `refresh` before and `settle` after, outside.
         """
+        self._check_writable()
         if self.on_resultant_above_one == "normalize":
             views = torch.nn.functional.normalize(views, dim=-1)
         batch = gathered(views, labels)
@@ -139,14 +142,17 @@ class ClassBank(nn.Module):
         lengths = norms / counts
         if self.on_resultant_above_one == "error":
             self._refuse_above_one(lengths, labels)
-        concentration = self.rule(lengths, counts).to(self.sums.dtype)
+        concentration = self.rule(lengths, counts)
+        rate = rates(concentration, norms).to(self.sums.dtype)
+        concentration = concentration.to(self.sums.dtype)
         self._statistics().write(labels, after[-1])
         if self.memory == "two-epochs":
             self._absorb_next(batch)
         self._norms.index_copy_(0, labels, norms[-1])
         self._concentrations.index_copy_(0, labels, concentration[-1])
+        self._rates.index_copy_(0, labels, rate[-1])
         rows = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
-        return Touched(rows, norms, concentration, batch.slots)
+        return Touched(rows, rate, concentration, batch.slots)
 
     def _absorb_next(self, batch: Batch) -> None:
         statistics = self._statistics("next_")
@@ -156,7 +162,7 @@ class ClassBank(nn.Module):
 
     def _refuse_above_one(self, lengths: torch.Tensor, labels: torch.Tensor) -> None:
         good = (lengths <= 1 + _LENGTH_TOL).all()
-        if readable(lengths) or self.validate:
+        if looks(lengths, self.validate):
             if not bool(good):
                 worst = int(lengths.amax(0).argmax())
                 raise ValueError(
@@ -164,11 +170,12 @@ class ClassBank(nn.Module):
                     f"{lengths[:, worst].max():g}; normalise them, or choose on_resultant_above_one='normalize' or 'cap'"
                 )
         elif not torch.compiler.is_compiling() and self.validate is not False:
-            torch._assert_async(good, "a class would get a resultant length above 1 (on_resultant_above_one='error')")
+            assert_later(good, "a class would get a resultant length above 1 (on_resultant_above_one='error')")
 
     @torch.no_grad()
     def reset(self, *, generator: torch.Generator | None = None) -> None:
         """Forget everything: counts 0, and the initial directions of unseen classes drawn anew."""
+        self._check_writable()
         for prefix in ("", "next_") if self.memory == "two-epochs" else ("",):
             self._reset(self._statistics(prefix), generator)
         self._versions = None
@@ -189,11 +196,21 @@ class ClassBank(nn.Module):
         """With memory `"two-epochs"`: what was collected since the last call becomes the state that is scored, and collecting starts again."""
         if self.memory != "two-epochs":
             raise RuntimeError("start_epoch needs memory='two-epochs': this bank has one cumulative memory; use reset() to forget")
+        self._check_writable()
         for tensor, new in zip(self._statistics(), self._statistics("next_"), strict=True):
             tensor.copy_(new)
         self._reset(self._statistics("next_"), generator)
         self._versions = None
         self.refresh()
+
+    def _check_writable(self) -> None:
+        """torch refuses to write to an inference tensor after it has written: too late."""
+        if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+            return
+        if any(tensor is not None and tensor.is_inference() for tensor in self._buffers.values()):
+            raise RuntimeError(
+                "the buffers of this bank are inference tensors, which change in inference mode only: write there, or use copy.deepcopy(bank)"
+            )
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
@@ -227,7 +244,7 @@ class ClassBank(nn.Module):
 
     def current(self) -> Classes:
         """`classes` without `refresh`, for compiled regions."""
-        return Classes(self.sums, self._norms, self._concentrations)
+        return Classes(self.sums, self._rates, self._concentrations)
 
     # Derived quantities -----------------------------------------------------------------------------------------------
 
@@ -240,9 +257,19 @@ class ClassBank(nn.Module):
             or (self._versions is not None and self._versions == self._buffer_versions())
         ):
             return
+        self._place_derived()
         torch.linalg.vector_norm(self.sums, dim=1, dtype=torch.float64, out=self._norms)
-        self._concentrations.copy_(self.rule(self._lengths(), self.counts))
+        concentration = self.rule(self._lengths(), self.counts)
+        self._concentrations.copy_(concentration)
+        self._rates.copy_(rates(concentration, self._norms))
         self.settle()
+
+    def _place_derived(self) -> None:
+        """Derived buffers where the sums are and in their dtype: loading with assign=True leaves them behind, inference mode locks them."""
+        locked = self._norms.is_inference() and not torch.is_inference_mode_enabled()
+        if locked or self._norms.device != self.sums.device or self._concentrations.dtype != self.sums.dtype:
+            self._norms = torch.zeros(self.num_classes, device=self.sums.device, dtype=torch.float64)
+            self._concentrations = torch.zeros(self.num_classes, device=self.sums.device, dtype=self.sums.dtype)
 
     def _lengths(self) -> torch.Tensor:
         return self._norms / torch.where(self.counts > 0, self.counts, 1.0)
@@ -253,8 +280,10 @@ class ClassBank(nn.Module):
             self._versions = self._buffer_versions()
 
     def _buffer_versions(self) -> tuple[int, ...] | None:
-        watched = (self.sums, self.counts, self._norms, self._concentrations)
-        return None if any(tensor.is_inference() for tensor in watched) else tuple(tensor._version for tensor in watched)
+        watched = (self.sums, self.counts, self._norms, self._concentrations, self._rates)
+        if any(tensor.is_inference() for tensor in watched):
+            return None
+        return tuple(number for tensor in watched for number in (id(tensor), tensor._version))
 
     def _statistics(self, prefix: str = "") -> Statistics:
         return Statistics(getattr(self, prefix + "sums"), getattr(self, prefix + "compensation"), getattr(self, prefix + "counts"))
@@ -272,7 +301,7 @@ class ClassBank(nn.Module):
         self._versions = None
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ClassBank:
-        """Counts and norms stay in float64, sums in float32 or float64 with what they lose by a conversion added to the compensation."""
+        """Counts and norms stay in float64, sums in float32 or float64; a conversion splits high + low anew, so that it loses nothing."""
         before = {name: tensor for name, tensor in self._buffers.items() if tensor is not None}
         always_double = {id(tensor) for name, tensor in before.items() if name.endswith(("counts", "_norms"))}
 
@@ -283,11 +312,14 @@ class ClassBank(nn.Module):
 
         super()._apply(kept, recurse)
         for name, old in before.items():
-            if name.endswith("sums") and self._buffers[name].dtype != old.dtype and old.device.type != "meta":  # type: ignore[union-attr]
-                high, low = self._buffers[name], name.replace("sums", "compensation")
-                assert high is not None
-                rest = old.double() - high.to(old.device).double() + before[low].double()
-                self._buffers[low] = rest.to(dtype=high.dtype, device=high.device)
+            new = self._buffers[name]
+            assert new is not None
+            if name.endswith("sums") and new.dtype != old.dtype and "meta" not in (old.device.type, new.device.type):
+                low = name.replace("sums", "compensation")
+                whole = (old.double() + before[low].double()).to(new.dtype)
+                rest = old.double() - whole.double() + before[low].double()
+                self._buffers[name] = whole.to(new.device)
+                self._buffers[low] = rest.to(dtype=new.dtype, device=new.device)
         self._versions = None
         self.refresh()
         return self

@@ -20,9 +20,9 @@ Temperature = float | torch.Tensor
 def squared_increment(features: torch.Tensor, classes: Classes, temperature: Temperature) -> torch.Tensor:
     """r_j^2 - kappa_j^2, (B, K), for features (B, p)."""
     own = (features * features).sum(-1, keepdim=True) / (temperature * temperature)
-    return (features @ classes.rows.t()) * (2 * classes.rates() / temperature) + own
+    return (features @ classes.rows.t()) * (2 * classes.rates / temperature) + own
 
 
 def expanded_radius(features: torch.Tensor, classes: Classes, temperature: Temperature) -> torch.Tensor:
     """r_j, (B, K), through the (B, K, p) tensor of resultant vectors."""
-    return torch.linalg.vector_norm(classes.rates()[:, None] * classes.rows + (features / temperature)[:, None, :], dim=-1)
+    return torch.linalg.vector_norm(classes.rates[:, None] * classes.rows + (features / temperature)[:, None, :], dim=-1)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-from pairgrad.ground.checks import describe, floating_tensor, readable
+from pairgrad.ground.checks import assert_later, describe, floating_tensor, readable
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -19,7 +17,7 @@ def checked_features(features: torch.Tensor, dim: int, like: torch.Tensor, *, va
     if features.device != like.device:
         raise ValueError(f"features must be on {like.device}, where the class state is, got {describe(features)}: move one with .to(...)")
     message = "features must be finite, got NaN or infinity"
-    _check_values(torch.isfinite(features.detach()).all, features, message, "the model has diverged, or divides by a zero norm", validate)
+    _check_finite(features, message, "the model has diverged, or divides by a zero norm", validate)
     return features
 
 
@@ -39,33 +37,44 @@ def checked_labels(
         raise ValueError(f"labels must have shape ({batch},), one per row of features, got {describe(labels)}")
     if labels.device != like.device:
         raise ValueError(f"labels must be on {like.device}, got {describe(labels)}: move them with .to(...)")
+    labels = labels.long()  # before comparing: uint8 labels and 300, or -100, are compared modulo 256
     if batch:
         counted = labels if ignore_index is None else torch.where(labels == ignore_index, 0, labels)
         low, high = torch.aminmax(counted)
         hint = f"labels run from 0 to num_classes - 1 = {num_classes - 1}"
-        if _looks(labels, validate) and not (int(low) >= 0 and int(high) < num_classes):
+        if looks(labels, validate) and not (int(low) >= 0 and int(high) < num_classes):
             raise ValueError(f"labels must lie in [0, {num_classes - 1}], got values from {int(low)} to {int(high)}: {hint}")
-        if not _looks(labels, validate) and not torch.compiler.is_compiling() and validate is not False:
-            torch._assert_async((low >= 0) & (high < num_classes), f"labels out of range: {hint}")
-    return labels.long()
+        if not looks(labels, validate) and not torch.compiler.is_compiling() and validate is not False:
+            assert_later((low >= 0) & (high < num_classes), f"labels out of range: {hint}")
+    return labels
 
 
 def checked_batch(
     features: torch.Tensor, labels: torch.Tensor, num_classes: int, dim: int, like: torch.Tensor, *, validate: bool | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both, with one label per row of features (..., B, dim)."""
+    """Both, with one label per row of features (..., B, dim), and features that stay finite in the dtype of `like`, where they will be summed."""
     features = checked_features(features, dim, like, validate=validate)
+    if torch.finfo(features.dtype).max > torch.finfo(like.dtype).max:
+        message = "features must stay finite when they are converted to the dtype of the class state, got infinity"
+        _check_finite(features.detach().to(like.dtype), message, "give the class state the dtype of the features", validate)
     return features, checked_labels(labels, features.shape[-2], num_classes, like, validate=validate)
 
 
-def _looks(tensor: torch.Tensor, validate: bool | None) -> bool:
-    """Whether the values are read on the host: always on the CPU, elsewhere when asked to, never inside a compiled region."""
-    return validate is not False and (readable(tensor) or (bool(validate) and not torch.compiler.is_compiling()))
+def looks(tensor: torch.Tensor, validate: bool | None) -> bool:
+    """Whether the values are read on the host: always on the CPU, elsewhere when asked to, never inside a compiled region or without values."""
+    asked = bool(validate) and tensor.device.type != "meta" and not torch.compiler.is_compiling()
+    return validate is not False and (readable(tensor) or asked)
 
 
-def _check_values(good: Callable[[], torch.Tensor], tensor: torch.Tensor, message: str, hint: str, validate: bool | None) -> None:
-    if _looks(tensor, validate):
-        if not bool(good()):
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Whether all values are finite. Their sum is, as a rule, if they are; only if it is not, each of them is looked at."""
+    total = torch.isfinite(tensor.sum())
+    return total if bool(total) else torch.isfinite(tensor).all()
+
+
+def _check_finite(tensor: torch.Tensor, message: str, hint: str, validate: bool | None) -> None:
+    if looks(tensor, validate):
+        if not bool(_finite(tensor.detach())):
             raise ValueError(f"{message} in {describe(tensor)}: {hint}")
     elif validate is not False and not torch.compiler.is_compiling() and tensor.device.type != "meta" and tensor.device.type != "cpu":
-        torch._assert_async(good(), message)
+        assert_later(torch.isfinite(tensor.detach()).all(), message)

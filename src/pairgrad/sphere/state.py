@@ -10,20 +10,25 @@ from pairgrad.ground.checks import describe, floating_tensor, readable
 
 
 class Classes(NamedTuple):
-    """Classes as the scores read them: mean direction = row / norm. Rows need not have unit length; a row of zeros stands for no direction."""
+    """Classes as the scores read them: kappa mu = rate * row. Rows need not have unit length; a row without direction has rate 0."""
 
     rows: torch.Tensor  # (K, p), or (V, K, p) for V states of the same classes
-    norms: torch.Tensor  # (K,), (V, K); may be in float64
-    concentration: torch.Tensor  # like norms
-
-    def rates(self) -> torch.Tensor:
-        """kappa / norm in the dtype of the rows, so that kappa mu = rate * row; 0 where the norm is 0."""
-        rates = self.concentration / torch.where(self.norms > 0, self.norms, torch.inf)
-        return rates.to(self.rows.dtype)
+    rates: torch.Tensor  # (K,), (V, K): kappa / ||row||
+    concentration: torch.Tensor  # like rates
 
     def tile(self, first: int, last: int) -> Classes:
         """Classes first .. last - 1."""
-        return Classes(self.rows[..., first:last, :], self.norms[..., first:last], self.concentration[..., first:last])
+        return Classes(self.rows[..., first:last, :], self.rates[..., first:last], self.concentration[..., first:last])
+
+
+def rates(concentration: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
+    """kappa / norm, and 0 where the norm is 0: no direction, no concentration."""
+    return concentration / torch.where(norms > 0, norms, torch.inf)
+
+
+def with_norms(rows: torch.Tensor, concentration: torch.Tensor) -> Classes:
+    """Classes of rows whose norms are not known yet."""
+    return Classes(rows, rates(concentration, torch.linalg.vector_norm(rows, dim=1)), concentration)
 
 
 class ClassState:
@@ -73,7 +78,7 @@ class ClassState:
         return self.mean_direction.shape[1]
 
     def classes(self) -> Classes:
-        return Classes(self.mean_direction, torch.linalg.vector_norm(self.mean_direction, dim=1), self.concentration)
+        return with_norms(self.mean_direction, self.concentration)
 
     def __repr__(self) -> str:
         return f"ClassState(num_classes={self.num_classes}, dim={self.dim})"

@@ -63,9 +63,9 @@ def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statis
     """
     after = []
     factor = 1.0 if decay is None else decay
-    keep = torch.where(rows.counts > 0, factor, 0.0)
+    keep = (rows.counts > 0).to(rows.high.dtype) * factor  # rounded as for the sums, or sums and counts would forget at different rates
     for total in batch.totals:
-        scale = keep.to(rows.high.dtype)[:, None]
+        scale = keep[:, None]
         high, low = _two_words(rows.high * scale, rows.low * scale, total)
         rows = Statistics(high, low, rows.counts * keep + batch.multiplicity)
         after.append(rows)

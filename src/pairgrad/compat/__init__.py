@@ -1,0 +1,1 @@
+"""Bridges from the public ProCo code to ours."""
