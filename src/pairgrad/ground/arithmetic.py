@@ -19,9 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any, Protocol
 
 import torch
+
+from pairgrad.ground.checks import is_functorch_wrapped_tensor
 
 Number = Any  # a tensor, an mpf or an arb, according to the arithmetic
 
@@ -61,25 +64,44 @@ def _horner(coefficients: Sequence[Number], t: Number) -> Number:
 
 
 def divided_difference(coefficients: Sequence[Number], a: Number, b: Number) -> Number:
-    """(q(b) - q(a)) / (b - a) of the polynomial q without a subtraction, by Horner's scheme at two points."""
+    """(q(b) - q(a)) / (b - a) of the polynomial q without a subtraction, by Horner's scheme at two points.
+
+    The inner scheme runs in the shape of b alone, the outer one in that of both.
+    """
     if len(coefficients) < 2:
         return 0 * a * b
-    total = coefficients[-1]
-    quotient = coefficients[-1] + 0 * a
-    for c in reversed(coefficients[1:-1]):
-        total = total * b + c
-        quotient = quotient * a + total
+    if len(coefficients) == 2:
+        return coefficients[-1] + 0 * a
+    total = coefficients[-1] * b + coefficients[-2]
+    quotient = multiply_add(coefficients[-1], a, total)
+    for c in reversed(coefficients[1:-2]):
+        total = multiply_add(total, b, c)
+        quotient = multiply_add(quotient, a, total)
     return quotient
 
 
+@cache
+def _scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
+    """A constant as torch would make it for every operation anew."""
+    return torch.tensor(value, dtype=dtype)
+
+
+def multiply_add(a: Number, b: Number, c: Number) -> Number:
+    """a b + c; on tensors, where no graph is recorded, in one pass over memory."""
+    if not isinstance(b, torch.Tensor) or torch.is_grad_enabled() or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(b):
+        return a * b + c
+    a, c = (x if isinstance(x, torch.Tensor) else _scalar(x, b.dtype) for x in (a, c))
+    return torch.addcmul(c, a, b)
+
+
 def _chain(coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
-    """Horner's scheme in one buffer where no graph is recorded."""
-    if torch.is_grad_enabled() or len(coefficients) < 3:
-        return _horner(coefficients, t)
-    total = coefficients[-1] * t
-    for c in reversed(coefficients[1:-1]):
-        total.add_(c).mul_(t)
-    return total.add_(coefficients[0])
+    """Horner's scheme, each step in one pass where no graph is recorded."""
+    if len(coefficients) == 1:
+        return coefficients[0] + 0 * t
+    total = multiply_add(coefficients[-1], t, coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        total = multiply_add(total, t, c)
+    return total
 
 
 def homogeneous(coefficients: Sequence[Number], x: Number, y: Number) -> Number:

@@ -146,7 +146,7 @@ class BankLoss(nn.Module):
             bound: float | None = 1.001
         else:
             bound = None if self.compile_mode or compiling else longest(views, None)
-        key = (rows, gradient, views.dtype, bound)
+        key = (rows, gradient, views.dtype, bound, self.temperature, self.potential, self.compile_mode)
         if key in self._plans:
             return self._plans[key]
         plan = fused.plan(
@@ -159,6 +159,7 @@ class BankLoss(nn.Module):
             spread=self._spread,
             gradient=gradient,
             compiled=bool(self.compile_mode) or compiling,
+            tangential=self.normalize,
         )
         if self.normalize and not compiling:
             self._plans[key] = plan
@@ -171,7 +172,7 @@ class BankLoss(nn.Module):
         result, touched = cross_entropy_of_views(plan, self.bank, unit, labels, self.log_prior, before=before, update=update)
         if lengths is not None and result.gradient is not None:
             along = (result.gradient * unit).sum(-1, keepdim=True)
-            result = result._replace(gradient=(result.gradient - along * unit) / lengths)
+            result = result._replace(gradient=result.gradient.addcmul_(unit, -along).div_(lengths))
         return result, touched
 
     def _scaled(self, views: torch.Tensor) -> torch.Tensor:
@@ -211,11 +212,10 @@ class BankLoss(nn.Module):
         return features[None] if features.dim() == 2 else features
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> BankLoss:
+        before = self.log_prior
         super()._apply(fn, recurse)
-        if (
-            self.log_prior is not None and self.log_prior.dtype != self.bank.sums.dtype
-        ):  # .half() leaves the bank alone, and the prior with it
-            self.log_prior = self.log_prior.to(self.bank.sums.dtype)
+        if before is not None and self.log_prior is not None and self.log_prior.dtype != self.bank.sums.dtype:
+            self.log_prior = before.to(self.log_prior.device)  # .half() leaves the bank alone, and the prior with it
         self._compiled = None
         return self
 
@@ -245,11 +245,12 @@ class _Again:
 
     def __init__(self, loss: BankLoss, labels: torch.Tensor, touched: Touched | None) -> None:
         self.loss, self.labels, self.touched = loss, labels, touched
+        self.gone = loss.score == "before-update" and loss.training
         self.versions = (loss.bank.sums._version, loss.bank.counts._version)
 
     def __call__(self, views: torch.Tensor) -> torch.Tensor:
         bank = self.loss.bank
-        if self.loss.score == "before-update" and self.loss.training:
+        if self.gone:
             raise RuntimeError("a second derivative is not available with score='before-update': the states the views saw are gone")
         if (bank.sums._version, bank.counts._version) != self.versions:
             raise RuntimeError("the class bank was updated between forward and a backward with create_graph=True: call backward first")

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch.autograd import Function, forward_ad
-from torch.nn import functional
 
 from pairgrad.ground.checks import describe, floating_tensor, is_functorch_wrapped_tensor, one_of, readable
 from pairgrad.losses import fused
@@ -97,15 +96,11 @@ def vmf_cross_entropy(
         learned = [classes.rows, classes.concentration, temperature, log_prior]
         needs_state = any(isinstance(t, torch.Tensor) and t.requires_grad for t in learned) and torch.is_grad_enabled()
         transformed = any(isinstance(t, torch.Tensor) and _is_transformed(t) for t in [features, *learned])
+        targets = Targets.of(labels, weight, ignore_index, label_smoothing, state.num_classes, dtype)
         if geometry == "expanded" or transformed or (needs_state and torch.compiler.is_compiling()):
             scores = plain_scores(features, classes, temperature, pot, geometry, dtype)
-            logits = scores if log_prior is None else scores + log_prior
-            targets = labels.to(dtype) if labels.is_floating_point() else labels
-            skipped = -100 if labels.is_floating_point() else ignore_index  # torch wants it negative for probabilities
-            return functional.cross_entropy(
-                logits, targets, weight, ignore_index=skipped, reduction=reduction, label_smoothing=label_smoothing
-            )
-        targets = Targets.of(labels, weight, ignore_index, label_smoothing, state.num_classes, dtype)
+            rows = targets.losses(scores if log_prior is None else scores + log_prior)
+            return reduce(rows, reduction, targets.share.sum())
         job = _Job(pot, targets, dtype, isinstance(state, ClassState))
         plan = fused.plan(
             pot,
@@ -159,6 +154,18 @@ class Targets:
 
     def tile(self, first: int, last: int) -> torch.Tensor | None:
         return None if self.soft is None else self.soft[:, first:last]
+
+    def losses(self, logits: torch.Tensor) -> torch.Tensor:
+        """(B,), of logits (B, K), in operations that autograd and torch.func follow; what has no weight contributes 0, even where it is infinite."""
+        unlikeliness = -torch.log_softmax(logits, 1)
+        loss = torch.zeros_like(unlikeliness[:, 0])
+        if self.labels is not None and self.hard is not None:
+            at_label = unlikeliness.gather(1, self.labels[:, None])[:, 0]
+            loss = loss + torch.where(self.hard == 0, 0.0, self.hard * at_label)
+        if self.soft is not None:
+            parts = torch.where(self.soft == 0, 0.0, self.soft * unlikeliness).sum(1)
+            loss = loss + torch.where(self.counted == 0, 0.0, self.counted * parts)
+        return loss
 
 
 @dataclass(frozen=True)
@@ -225,14 +232,7 @@ class _Job:
         """Loss per row in operations that can be differentiated again."""
         known = with_norms(rows, concentration) if self.free_norms else classes
         logits = plain_scores(features, known, temperature, self.pot, "factorised", self.dtype)
-        logits = logits if log_prior is None else logits + log_prior
-        normaliser = torch.logsumexp(logits, 1)
-        loss = torch.zeros_like(normaliser)
-        if self.targets.labels is not None and self.targets.hard is not None:
-            loss = loss + self.targets.hard * (normaliser - logits.gather(1, self.targets.labels[:, None])[:, 0])
-        if self.targets.soft is not None:
-            loss = loss + self.targets.counted * (self.targets.soft * (normaliser[:, None] - logits)).sum(1)
-        return loss
+        return self.targets.losses(logits if log_prior is None else logits + log_prior)
 
     def state_gradients(
         self, plan: fused.Plan, grad: torch.Tensor, saved: dict[str, Any], classes: Classes, normaliser: torch.Tensor
@@ -319,6 +319,7 @@ class _Fused(Function):
         else:
             found = {}
             if any(ctx.needs_input_grad[1:5]):
+                _unchanged(ctx.kept, ctx.versions)
                 found = ctx.job.state_gradients(ctx.plan, grad, saved, ctx.classes, ctx.normaliser)
             if ctx.needs_input_grad[0]:
                 found["features"] = (grad[:, None] * gradient[0]).to(saved["features"].dtype)
@@ -329,8 +330,8 @@ def _unchanged(kept: dict[str, Any], versions: dict[str, int]) -> None:
     for name, version in versions.items():
         if kept[name]._version != version:
             raise RuntimeError(
-                f"the class state ({name}) was changed between the forward and a backward with create_graph=True, which evaluates it again: "
-                "update the bank after backward, or take the scores of a copy"
+                f"the class state ({name}) was changed between the forward and a backward that evaluates it again, with create_graph=True or for "
+                "gradients in the state, the temperature or the prior: update the bank after backward, or take the scores of a copy"
             )
 
 
@@ -403,7 +404,7 @@ def longest(features: torch.Tensor, max_norm: float | None) -> float | None:
             raise ValueError(f"max_norm must be a positive number, a bound on the length of the features, got {max_norm!r}")
         return float(max_norm)
     if readable(features) and len(features):
-        return float(torch.linalg.vector_norm(features.detach(), dim=1, dtype=torch.float64).max()) + 1e-30
+        return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=torch.float64).max()) + 1e-30
     return None
 
 

@@ -27,8 +27,8 @@ from pairgrad.potentials import Potential, kernels
 from pairgrad.sphere.geometry import Temperature
 from pairgrad.sphere.state import Classes
 
-# exp(+-margin) and sums of them stay far from overflow and underflow
-_MARGIN = {torch.float32: 80.0, torch.float64: 650.0}
+# exp(+-margin), times a gain of 1e-5 or summed over a million classes, stays far from underflow and overflow
+_MARGIN = {torch.float32: 64.0, torch.float64: 650.0}
 # Elements of a (rows, classes) tile. In eager mode half a megabyte of float32, so that a chain of operations stays in cache. Compiled, the chain is one
 # loop: all classes at once up to the second number, and beyond it a loop over compiled tiles of the third.
 _EAGER_TILE = 2**17
@@ -49,6 +49,7 @@ class Plan:
         gradient: whether the gradient in the features is wanted.
         tile: classes per tile.
         compiled_tiles: whether tiles are visited by a compiled function.
+        tangential: whether the caller projects the gradient onto the tangent space of the sphere, so that its part along the feature can be left out.
     """
 
     pot: Potential
@@ -58,6 +59,7 @@ class Plan:
     gradient: bool
     tile: int
     compiled_tiles: bool = False
+    tangential: bool = False
 
     def without_fixed_top(self) -> Plan:
         return replace(self, fixed=False)
@@ -79,6 +81,7 @@ def plan(
     gradient: bool,
     tile: int | None = None,
     compiled: bool = False,
+    tangential: bool = False,
 ) -> Plan:
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
@@ -88,7 +91,7 @@ def plan(
         tile = num_classes
     if tile is None:
         tile = max(_SMALLEST_TILE, (_COMPILED_TILE if compiled else _EAGER_TILE) // max(rows, 1))
-    return Plan(pot, temperature, kernels.series_terms(pot, reach, dtype), fixed, gradient, min(tile, num_classes), streams)
+    return Plan(pot, temperature, kernels.series_terms(pot, reach, dtype), fixed, gradient, min(tile, num_classes), streams, tangential)
 
 
 class Sums(NamedTuple):
@@ -157,7 +160,7 @@ def logits_and_gains(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """z and gain, (V, B, T), and the rates, for classes (T, p), or (V, T, p) with the state each view sees; `bias` broadcasts to (V, B, T)."""
     rates = classes.rates.unsqueeze(-2)
-    squared = (features @ classes.rows.mT) * (2 / plan.temperature * rates) + own
+    squared = torch.addcmul(own, features @ classes.rows.mT, 2 / plan.temperature * rates)
     score, gain = _score_and_gain(plan, classes.concentration.unsqueeze(-2), squared)
     return score + bias, gain, rates
 
@@ -218,7 +221,7 @@ def visit(
     if not plan.gradient:
         return Sums(top, total, None, None), linear
     weight = weight * gain
-    pull = _plus(sums.pull, scale, weight.sum(-1))
+    pull = None if plan.tangential else _plus(sums.pull, scale, weight.sum(-1))
     push = sums.push if sums.push is None or scale is None else sums.push * scale
     return Sums(top, total, pull, _plus_product(push, weight * rates, classes.rows)), linear
 
@@ -240,7 +243,8 @@ def in_one_tile(
     if not plan.gradient:
         return finish(plan, Sums(top, total, None, None), features, label)
     weight = weight.mul_(gain)
-    sums = Sums(top, total, weight.sum(-1), _plus_product(None, weight * rates, classes.rows))
+    pull = None if plan.tangential else weight.sum(-1)
+    sums = Sums(top, total, pull, _plus_product(None, weight.mul_(rates), classes.rows))
     return finish(plan, sums, features, label)
 
 
@@ -248,16 +252,17 @@ def finish(plan: Plan, sums: Sums, features: torch.Tensor, label: Label) -> Resu
     """Loss and gradient for single labels, from the sums over all other classes."""
     odds = sums.total.log() + (sums.top.squeeze(-1) - label.logit)  # log of (1 - p_y) / p_y
     loss = torch.logaddexp(torch.zeros_like(odds), odds)
-    normaliser = label.logit + loss
-    if sums.pull is None or sums.push is None:
+    normaliser = torch.logaddexp(label.logit, sums.total.log() + sums.top.squeeze(-1))  # finite for a label that cannot occur, too
+    if sums.push is None:
         return Result(loss, None, normaliser)
     away = torch.sigmoid(odds)  # 1 - p_y
     share = 1 / (sums.total + torch.exp(label.logit - sums.top.squeeze(-1)))
     inverse = 1 / plan.temperature
     pulled = away * label.gain
-    gradient = sums.push * (share * inverse).unsqueeze(-1)
-    gradient = torch.addcmul(gradient, label.classes.rows, (pulled * label.classes.rates * -inverse).unsqueeze(-1))
-    gradient = torch.addcmul(gradient, features, ((share * sums.pull - pulled) * (inverse * inverse)).unsqueeze(-1))
+    gradient = sums.push.mul_((share * inverse).unsqueeze(-1))  # the sums are ours: nobody reads them again
+    gradient = gradient.addcmul_(label.classes.rows, (pulled * label.classes.rates * -inverse).unsqueeze(-1))
+    if sums.pull is not None:
+        gradient = gradient.addcmul_(features, ((share * sums.pull - pulled) * (inverse * inverse)).unsqueeze(-1))
     return Result(loss, gradient, normaliser)
 
 

@@ -95,7 +95,8 @@ class PATTLoss(nn.Module):
         self.weights = Weights(*(c if g is None else float(g) for c, g in zip(chosen, given, strict=True)))
         self.preset, self.benchmark = preset, benchmark
         self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
-        self.adjustment = TemperatureLogitAdjust(class_counts, temperature=self.weights.logit_temperature)
+        sums = self.augmentation.bank.sums
+        self.adjustment = TemperatureLogitAdjust(class_counts, self.weights.logit_temperature, dtype=sums.dtype).to(sums.device)
         self.outliers = OutlierExposure()
 
     @property

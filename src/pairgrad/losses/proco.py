@@ -41,12 +41,16 @@ class ProCoLoss(BankLoss):
     def __init__(self, num_classes: int, dim: int, *, weight: float = 1.0, class_counts: Any = None, **options: Any) -> None:
         super().__init__(num_classes, dim, class_counts=class_counts, **options)
         self.weight = float(weight)
-        self.classifier = LogitAdjust([1.0] * self.bank.num_classes if class_counts is None else class_counts, reduction=self.reduction)
+        counts = [1.0] * self.bank.num_classes if class_counts is None else class_counts
+        sums = self.bank.sums
+        self.classifier = LogitAdjust(counts, reduction=self.reduction, dtype=sums.dtype).to(sums.device)
 
     def forward(self, features: Views, labels: torch.Tensor, logits: torch.Tensor | None = None) -> torch.Tensor:
         """The contrastive loss of one or several views, or with `logits` (B, K) the whole objective. Updates the bank in training mode."""
-        contrastive = super().forward(features, labels)
-        return contrastive if logits is None else self.classifier(logits, labels) + self.weight * contrastive
+        if logits is None:
+            return super().forward(features, labels)
+        classifier = self.classifier(logits, labels)  # first: it checks its arguments before the bank changes
+        return classifier + self.weight * super().forward(features, labels)
 
     def start_epoch(self, *, generator: torch.Generator | None = None) -> None:
         """Before every epoch with `memory="two-epochs"`; does nothing with a cumulative bank."""

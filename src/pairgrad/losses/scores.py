@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from pairgrad.ground.checks import HALF_DTYPES, describe, one_of
+from pairgrad.ground.checks import HALF_DTYPES, describe, one_of, readable
 from pairgrad.potentials import Potential, potential
 from pairgrad.sphere.geometry import GEOMETRIES, Temperature, expanded_radius, squared_increment
 from pairgrad.sphere.inputs import checked_features
@@ -59,8 +59,8 @@ def vmf_scores(
     """
     one_of("geometry", geometry, GEOMETRIES)
     check_temperature(temperature)
-    pot = resolve(realization, state.dim)
-    classes = checked_state(state).classes()
+    pot = resolve(realization, checked_state(state).dim)
+    classes = state.classes()
     features = checked_features(features, state.dim, classes.rows, validate=validate)
     dtype = working_dtype(features, classes, geometry_dtype)
     with full_precision(features.device.type):
@@ -103,6 +103,8 @@ def check_temperature(temperature: Temperature) -> None:
             raise ValueError(
                 f"temperature must be a positive number or a floating-point tensor with one element, got {describe(temperature)}"
             )
+        if readable(temperature) and not 0 < float(temperature.detach()) < float("inf"):
+            raise ValueError(f"temperature must be positive and finite, got {float(temperature.detach())!r}")
     elif isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be a positive finite number, got {describe(temperature)}")
 

@@ -35,7 +35,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pairgrad.ground.arithmetic import Arithmetic, Number, TorchArithmetic, divided_difference, homogeneous, homogeneous_difference
+from pairgrad.ground.arithmetic import (
+    Arithmetic,
+    Number,
+    TorchArithmetic,
+    divided_difference,
+    homogeneous,
+    homogeneous_difference,
+    multiply_add,
+)
 from pairgrad.potentials import debye
 
 _HALF = Fraction(1, 2)
@@ -343,11 +351,11 @@ class Expansion:
         else:
             outer = 1 / (2 * k.centre + low + high)
             inner, width = size * inverse, size * outer
-            logarithms = 2 * k.expanded * outer * _artanh_over(ops, width * width, terms[0])
-            logarithms = logarithms + inverse * _artanh_over(ops, inner * inner, terms[1])
+            logarithms = (2 * k.expanded) * outer * _artanh_over(ops, width * width, terms[0])
+            logarithms = multiply_add(inverse, _artanh_over(ops, inner * inner, terms[1]), logarithms)
             base = k.centre / low
-            tail = base * t * _tail_difference(k, k.tail_integral, t, base)  # in this order: what depends on a alone stays small
-            difference = size * (1 - logarithms + tail)
+            tail = _tail_difference(k, k.tail_integral, t, base)  # in this order: what depends on a alone stays small
+            difference = multiply_add(size, base * t * tail - logarithms, size)
         return difference, height * (t / k.centre)
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
@@ -431,18 +439,18 @@ def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:
 
 
 def _tail(ops: Arithmetic, k: Coefficients, coefficients: Any, t: Number) -> Number:
-    return ops.polynomial(coefficients, t if k.stretch == 1 else k.stretch * t - 1)
+    return ops.polynomial(coefficients, t if k.stretch == 1 else multiply_add(k.stretch, t, -1))
 
 
 def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number) -> Number:
     if k.stretch == 1:
         return divided_difference(coefficients, ta, tb)
-    return k.stretch * divided_difference(coefficients, k.stretch * ta - 1, k.stretch * tb - 1)
+    return k.stretch * divided_difference(coefficients, multiply_add(k.stretch, ta, -1), multiply_add(k.stretch, tb, -1))
 
 
 def _height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
     """H(t) = s V' / x."""
-    return ops.polynomial(k.head, t) / (1 + t) + t * t * _tail(ops, k, k.tail, t)
+    return multiply_add(t * t, _tail(ops, k, k.tail, t), ops.polynomial(k.head, t) / (1 + t))
 
 
 def _curved_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:

@@ -137,7 +137,8 @@ class ClassBank(nn.Module):
             views = torch.nn.functional.normalize(views, dim=-1)
         batch = gathered(views, labels)
         after = absorbed(self._statistics().rows(labels), batch, self.decay)
-        norms = torch.stack([torch.linalg.vector_norm(rows.high, dim=1, dtype=torch.float64) for rows in after])
+        high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
+        norms = torch.linalg.vector_norm(high, dim=-1, dtype=torch.float64)
         counts = torch.stack([rows.counts for rows in after])
         lengths = norms / counts
         if self.on_resultant_above_one == "error":
@@ -151,8 +152,7 @@ class ClassBank(nn.Module):
         self._norms.index_copy_(0, labels, norms[-1])
         self._concentrations.index_copy_(0, labels, concentration[-1])
         self._rates.index_copy_(0, labels, rate[-1])
-        rows = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
-        return Touched(rows, rate, concentration, batch.slots)
+        return Touched(high, rate, concentration, batch.slots)
 
     def _absorb_next(self, batch: Batch) -> None:
         statistics = self._statistics("next_")
@@ -269,7 +269,8 @@ class ClassBank(nn.Module):
         locked = self._norms.is_inference() and not torch.is_inference_mode_enabled()
         if locked or self._norms.device != self.sums.device or self._concentrations.dtype != self.sums.dtype:
             self._norms = torch.zeros(self.num_classes, device=self.sums.device, dtype=torch.float64)
-            self._concentrations = torch.zeros(self.num_classes, device=self.sums.device, dtype=self.sums.dtype)
+            for name in ("_concentrations", "_rates"):
+                setattr(self, name, torch.zeros(self.num_classes, device=self.sums.device, dtype=self.sums.dtype))
 
     def _lengths(self) -> torch.Tensor:
         return self._norms / torch.where(self.counts > 0, self.counts, 1.0)

@@ -62,14 +62,15 @@ def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statis
     it occurs.
     """
     after = []
-    factor = 1.0 if decay is None else decay
-    keep = (rows.counts > 0).to(rows.high.dtype) * factor  # rounded as for the sums, or sums and counts would forget at different rates
+    keep: torch.Tensor | float | None = torch.where(rows.counts > 0, 1.0 if decay is None else decay, 0.0)
     for total in batch.totals:
-        scale = keep[:, None]
-        high, low = _two_words(rows.high * scale, rows.low * scale, total)
-        rows = Statistics(high, low, rows.counts * keep + batch.multiplicity)
+        high, low, counts = rows
+        if keep is not None:
+            scale = keep.to(high.dtype)[:, None] if isinstance(keep, torch.Tensor) else keep
+            high, low, counts = high * scale, low * scale, counts * keep
+        rows = Statistics(*_two_words(high, low, total), counts + batch.multiplicity)
         after.append(rows)
-        keep = torch.full_like(keep, factor)
+        keep = decay
     return after
 
 
