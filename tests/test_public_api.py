@@ -16,6 +16,7 @@ PUBLIC = {
     "VMFClassifier",
     "VMFRegressionLoss",
     "__version__",
+    "compat",
     "compile",
     "potential",
     "realizations",

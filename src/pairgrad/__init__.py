@@ -1,5 +1,6 @@
 """Paired potentials: a value and the derivative handed to the optimizer, as one object."""
 
+from pairgrad import compat
 from pairgrad._version import __version__
 from pairgrad.ground.compilation import compile
 from pairgrad.losses import (
@@ -30,6 +31,7 @@ __all__ = [
     "VMFClassifier",
     "VMFRegressionLoss",
     "__version__",
+    "compat",
     "compile",
     "potential",
     "realizations",

@@ -13,7 +13,7 @@ from pairgrad.ground.checks import describe, one_of
 from pairgrad.ground.compilation import compile as compile_
 from pairgrad.losses import fused
 from pairgrad.losses.adjust import log_prior as log_prior_of
-from pairgrad.losses.cross_entropy import given, longest
+from pairgrad.losses.cross_entropy import given, longest, vmf_cross_entropy
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import check_temperature, full_precision, plain_scores, resolve, vmf_scores
 from pairgrad.losses.views import cross_entropy_of_views, every_state
@@ -82,20 +82,26 @@ class BankLoss(nn.Module):
         self.geometry = one_of("geometry", geometry, GEOMETRIES)
         self.geometry_dtype = geometry_dtype
         self.reduction = check_reduction(reduction)
-        prior, self._spread = None, 0.0
+        self.prior_strength = float(prior_strength)
+        self._spread = 0.0
+        self._plans: dict[Any, fused.Plan] = {}
+        self.register_buffer("log_prior", None)
         if class_counts is not None:
-            prior = prior_strength * log_prior_of(class_counts)
-            if len(prior) != self.bank.num_classes:
-                raise ValueError(f"class_counts must have one number for each of the {num_classes} classes, got {len(prior)}")
-            finite = prior[torch.isfinite(prior)]
-            self._spread = float(finite.max() - finite.min())
-            prior = prior.to(device=self.bank.sums.device, dtype=self.bank.sums.dtype)
-        self.register_buffer("log_prior", prior)
+            self.set_prior(class_counts)
         if not isinstance(compile, (bool, str)):
             raise TypeError(f"compile must be True, False or a mode of torch.compile, got {describe(compile)}")
         self.compile_mode = compile
-        self._plans: dict[Any, fused.Plan] = {}
         self._compiled: Callable[..., tuple[fused.Result, Touched | None]] | None = None
+
+    def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
+        """Add prior_strength * log(n_k / sum n) to the scores from now on."""
+        prior = self.prior_strength * log_prior_of(class_counts)
+        if len(prior) != self.bank.num_classes:
+            raise ValueError(f"class_counts must have one number for each of the {self.bank.num_classes} classes, got {len(prior)}")
+        finite = prior[torch.isfinite(prior)]
+        self._spread = float(finite.max() - finite.min())
+        self._plans.clear()
+        self.log_prior = prior.to(device=self.bank.sums.device, dtype=self.bank.sums.dtype)
 
     def forward(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
         """The loss of one view (B, p), or of several: (V, B, p), or a sequence of (B, p). Updates the bank in training mode."""
@@ -115,6 +121,16 @@ class BankLoss(nn.Module):
                 rows = self._fused(views, labels)
             self.bank.settle()
         return rows
+
+    def soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
+        """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated."""
+        if self.normalize and isinstance(features, torch.Tensor):
+            features = self._scaled(features)
+        options = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype, "validate": self.bank.validate}
+        state = _Snapshot(self.bank)
+        return vmf_cross_entropy(
+            features, probabilities, state, self.temperature, self.log_prior, self.reduction, self.potential, **options
+        )
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features."""

@@ -1,0 +1,63 @@
+"""Our losses behind the call signatures of neighbouring libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.losses.bank_loss import BankLoss
+
+
+class MetricLearningLoss(nn.Module):
+    """`loss(embeddings, labels)` as pytorch-metric-learning calls it.
+
+    Args:
+        loss: a [`ProCoLoss`][pairgrad.ProCoLoss] or another loss with a class bank.
+        views: how many views of one batch `embeddings` holds one after the other, (views * B, p), with the labels repeated in the same order.
+    """
+
+    def __init__(self, loss: BankLoss, views: int = 1) -> None:
+        super().__init__()
+        self.loss = _checked(loss)
+        self.views = integer_at_least("views", views, 1)
+
+    def forward(
+        self, embeddings: torch.Tensor, labels: torch.Tensor, indices_tuple: Any = None, ref_emb: Any = None, ref_labels: Any = None
+    ) -> torch.Tensor:
+        if indices_tuple is not None or ref_emb is not None or ref_labels is not None:
+            raise ValueError(
+                "indices_tuple, ref_emb and ref_labels must be None: features are compared with classes here, not with each other"
+            )
+        if self.views == 1:
+            return self.loss(embeddings, labels)
+        if embeddings.shape[0] % self.views:
+            raise ValueError(f"embeddings must hold {self.views} views of one batch, got {describe(embeddings)}")
+        repeated = labels.view(self.views, -1)
+        if repeated.device.type == "cpu" and not bool((repeated == repeated[0]).all()):
+            raise ValueError(f"labels must repeat in the same order for each of the {self.views} views")
+        return self.loss(embeddings.view(self.views, -1, embeddings.shape[1]), repeated[0])
+
+
+class TimmLoss(nn.Module):
+    """`loss(x, target) -> scalar` as timm's training script calls it, x the features.
+
+    Class probabilities (B, K), as mixup makes them, are scored against the bank without updating it: a mixed feature belongs to no class.
+    """
+
+    def __init__(self, loss: BankLoss) -> None:
+        super().__init__()
+        self.loss = _checked(loss)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if not target.is_floating_point():
+            return self.loss(x, target)
+        return self.loss.soft(x, target)
+
+
+def _checked(loss: BankLoss) -> BankLoss:
+    if not isinstance(loss, BankLoss):
+        raise TypeError(f"loss must be a loss with a class bank, such as pairgrad.ProCoLoss, got {describe(loss)}")
+    return loss

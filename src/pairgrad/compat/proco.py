@@ -1,0 +1,166 @@
+"""ProCo's public names and call signatures over our bank and scores [du2024probabilistic].
+
+    from pairgrad.compat.proco import LogitAdjust, ProCoLoss      # instead of the modules of the public code
+
+What differs is stated where it differs: the class state is buffers, so `state_dict` carries it; no process group is needed; scores are exact to rounding
+and their gradient is theirs, unless `realization="original"` asks for the recurrence that is diagnosed in the paper.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from pairgrad.compat.checkpoint import EstimatorState, read_proco_checkpoint
+from pairgrad.ground.checks import describe
+from pairgrad.losses.adjust import LogitAdjust as _LogitAdjust
+from pairgrad.losses.bank_loss import BankLoss
+from pairgrad.sphere.bank import ClassBank
+
+__all__ = ["Estimator", "LogitAdjust", "ProCoLoss", "load_checkpoint"]
+
+
+class ProCoLoss(nn.Module):
+    """The criterion of the public code: called with features and labels it updates the class state and returns *logits*, not a loss.
+
+    Args:
+        contrast_dim: feature dimension.
+        temperature: tau.
+        num_classes: K.
+        realization: of the potential; `"original"` has the scores and the gradient of the public code.
+        **options: of [`ClassBank`][pairgrad.ClassBank]; by default the public code's: two memories, random unseen directions, the cap 1e5 for R >= 1.
+    """
+
+    def __init__(
+        self, contrast_dim: int, temperature: float = 1.0, num_classes: int = 1000, *, realization: str = "paired", **options: Any
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.num_classes = num_classes
+        self.feature_num = contrast_dim
+        options = {"memory": "two-epochs", **options}
+        self.criterion = BankLoss(num_classes, contrast_dim, temperature=temperature, normalize=False, realization=realization, **options)
+        self.weight: torch.Tensor | None = None
+
+    @property
+    def bank(self) -> ClassBank:
+        return self.criterion.bank
+
+    @property
+    def estimator_old(self) -> Estimator:
+        """The statistics that are scored."""
+        return Estimator(self, "")
+
+    @property
+    def estimator(self) -> Estimator:
+        """The statistics that are collected for the next epoch."""
+        return Estimator(self, "next_")
+
+    def forward(
+        self, features: torch.Tensor, labels: torch.Tensor | None = None, sup_logits: torch.Tensor | None = None, args: Any = None
+    ) -> torch.Tensor:
+        """Logits (B, K): the scores after an update with the features, if there are labels. `sup_logits` and `args` are not used, as in the public code."""
+        if labels is not None:
+            self.bank.update(features, labels)
+        return self.criterion.scores(features)
+
+    def loss(self, features: Any, labels: torch.Tensor, class_counts: Sequence[float] | torch.Tensor | None = None) -> torch.Tensor:
+        """The loss itself, of one or several views: cross-entropy of the logits plus the log prior of `class_counts`. Fused; updates the class state."""
+        if class_counts is not None:
+            self.criterion.set_prior(class_counts)
+        return self.criterion(features, labels)
+
+    def cal_weight_for_classes(self, cls_num_list: Sequence[float]) -> None:
+        """Class frequencies, kept as `weight` (1, K)."""
+        counts = torch.as_tensor(cls_num_list, dtype=torch.float32, device=self.bank.sums.device)
+        if counts.shape != (self.num_classes,):
+            raise ValueError(f"cls_num_list must have one count for each of the {self.num_classes} classes, got {describe(counts)}")
+        self.weight = (counts / counts.sum()).view(1, -1)
+
+    def reload_memory(self) -> None:
+        """Nothing to do: the class state is buffers and moves with the module."""
+
+    def _hook_before_epoch(self, epoch: int, epochs: int) -> None:
+        """The collected statistics become the ones that are scored; call it before every epoch."""
+        if self.bank.memory == "two-epochs":
+            self.bank.start_epoch()
+
+
+class Estimator:
+    """One of the two memories under the public code's attribute names, read only."""
+
+    def __init__(self, criterion: ProCoLoss, prefix: str) -> None:
+        if prefix and criterion.bank.memory != "two-epochs":
+            raise AttributeError("estimator exists with memory='two-epochs' only: this criterion has one cumulative memory, estimator_old")
+        self._criterion, self._prefix = criterion, prefix
+        self.class_num, self.feature_num = criterion.num_classes, criterion.feature_num
+
+    def _buffer(self, name: str) -> torch.Tensor:
+        return getattr(self._criterion.bank, self._prefix + name)
+
+    @property
+    def Ave(self) -> torch.Tensor:
+        """Mean features, (K, p); the initial direction times 0.9 where a class has no samples."""
+        sums, counts = self._buffer("sums"), self.Amount
+        return sums / torch.where(counts > 0, counts, 1.0).to(sums.dtype)[:, None]
+
+    @property
+    def Amount(self) -> torch.Tensor:
+        """Counts, (K,)."""
+        return self._buffer("counts")
+
+    @property
+    def kappa(self) -> torch.Tensor:
+        """Concentrations, (K,)."""
+        return self._criterion.bank.rule(torch.linalg.vector_norm(self.Ave, dim=1, dtype=torch.float64), self.Amount).to(self.Ave.dtype)
+
+    @property
+    def logc(self) -> torch.Tensor:
+        """The potential at the concentrations, with the constant of `offset`: what the public code subtracts from every score."""
+        pot = self._criterion.criterion.potential
+        return pot.value(self.kappa.double()) + pot.offset
+
+
+class LogitAdjust(nn.Module):
+    """Logit-adjusted cross-entropy with the public code's arguments, `LogitAdjust(cls_num_list, tau=1, weight=None)(x, target)`."""
+
+    def __init__(self, cls_num_list: Sequence[float] | torch.Tensor, tau: float = 1, weight: Any = None) -> None:
+        super().__init__()
+        self.criterion = _LogitAdjust(cls_num_list, strength=tau, weight=weight)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return self.criterion(x, target)
+
+
+@torch.no_grad()
+def load_checkpoint(criterion: ProCoLoss, path: str | os.PathLike[str], *, key: str = "criterion_scl") -> ProCoLoss:
+    """Take the class state out of a checkpoint of the public code, which pickles its whole criterion, without executing anything that is in it.
+
+    On an error the criterion is as it was. Returns the criterion.
+    """
+    found = read_proco_checkpoint(path, key=key)
+    bank = criterion.bank
+    shape = tuple(found.old.mean.shape)
+    if shape != (bank.num_classes, bank.dim):
+        raise ValueError(
+            f"the checkpoint has (num_classes, dim) = {shape}, the criterion {(bank.num_classes, bank.dim)}: make it with "
+            f"ProCoLoss(contrast_dim={shape[1]}, num_classes={shape[0]})"
+        )
+    for prefix, estimator in (("", found.old), ("next_", found.new)) if bank.memory == "two-epochs" else (("", found.old),):
+        _write(bank, prefix, estimator)
+    bank.refresh()
+    return criterion
+
+
+def _write(bank: ClassBank, prefix: str, estimator: EstimatorState) -> None:
+    """Sums = mean * count, in two words; the row of a class without samples is its initial direction."""
+    counts = estimator.count.double()
+    sums = estimator.mean.double() * torch.where(counts > 0, counts, 1.0)[:, None]
+    high = sums.to(bank.sums.dtype)
+    getattr(bank, prefix + "sums").copy_(high)
+    getattr(bank, prefix + "compensation").copy_(sums - high.double())
+    getattr(bank, prefix + "counts").copy_(counts)
