@@ -41,7 +41,7 @@ class Archive:
             raise ValueError(f"it is cut off or damaged, its table of contents cannot be read ({error})") from None
         pickles = [name for name in self._zip.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(pickles) != 1:
-            raise ValueError("it is a zip archive but not one that torch.save wrote: it has no record data.pkl")
+            raise ValueError(f"it is a zip archive but not one that torch.save wrote: it has {len(pickles)} records data.pkl, expected one")
         self._prefix = pickles[0].removesuffix("data.pkl")
         if self._prefix + "constants.pkl" in self._zip.NameToInfo:
             raise ValueError("it is a TorchScript program, not a checkpoint: pass the file that torch.save wrote")

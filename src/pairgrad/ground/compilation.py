@@ -9,6 +9,8 @@ import torch
 
 from pairgrad.ground.checks import describe
 
+# a b + c with one rounding where the processor has it: polynomials in half the instructions, and never less accurate
+_OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
 Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 
@@ -23,4 +25,5 @@ def compile(target: Callee, *, mode: str | None = None) -> Callee:
     """
     if not callable(target):
         raise TypeError(f"target must be a module or a function, got {describe(target)}")
-    return torch.compile(target, fullgraph=True, dynamic=False, mode=mode)  # type: ignore[return-value]
+    options = {**_OPTIONS, **torch._inductor.list_mode_options(mode)} if mode is not None else dict(_OPTIONS)
+    return torch.compile(target, fullgraph=True, dynamic=False, options=options)  # type: ignore[return-value]

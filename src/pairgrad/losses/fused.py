@@ -15,14 +15,12 @@ the loss is then sum_j u_ij (log sum_k exp z_ik - z_ij).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import NamedTuple
 
 import torch
 
-from pairgrad.ground.compilation import compile as compile_
 from pairgrad.potentials import Potential, kernels
 from pairgrad.sphere.geometry import Temperature
 from pairgrad.sphere.state import Classes
@@ -33,7 +31,7 @@ _MARGIN = {torch.float32: 64.0, torch.float64: 650.0}
 # loop: all classes at once up to the second number, and beyond it a loop over compiled tiles of the third.
 _EAGER_TILE = 2**17
 _COMPILED_WHOLE = 2**23
-_COMPILED_TILE = 2**18
+_COMPILED_TILE = 2**19
 _SMALLEST_TILE = 256
 
 
@@ -163,26 +161,6 @@ def logits_and_gains(
     squared = torch.addcmul(own, features @ classes.rows.mT, 2 / plan.temperature * rates)
     score, gain = _score_and_gain(plan, classes.concentration.unsqueeze(-2), squared)
     return score + bias, gain, rates
-
-
-def visit_tile(
-    plan: Plan,
-    sums: Sums,
-    features: torch.Tensor,
-    own: torch.Tensor,
-    classes: Classes,
-    bias: torch.Tensor,
-    excluded: torch.Tensor | None,
-) -> Sums:
-    """`visit`, compiled if the plan says so and this is not a compiled region already."""
-    if plan.compiled_tiles and not torch.compiler.is_compiling():
-        return _compiled_visit()(plan, sums, features, own, classes, bias, excluded)[0]
-    return visit(plan, sums, features, own, classes, bias, excluded)[0]
-
-
-@cache
-def _compiled_visit() -> Callable[..., tuple[Sums, LinearSums | None]]:
-    return compile_(visit)
 
 
 def visit(

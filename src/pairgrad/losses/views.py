@@ -8,9 +8,13 @@ are visited as a tile of their own, with the rows they had at that point. Either
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 
-from pairgrad.losses.fused import Plan, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit_tile
+from pairgrad.ground.compilation import compile as compile_
+from pairgrad.losses.fused import Plan, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
 from pairgrad.sphere.bank import ClassBank, Touched
 from pairgrad.sphere.state import Classes
 
@@ -92,14 +96,40 @@ def _over_all_classes(
 ) -> Sums:
     """Visit every tile, each row without its label; with `apart`, all but the last view without all classes of the batch."""
     num_classes = classes.rates.shape[-1]
+    streams = plan.compiled_tiles and not torch.compiler.is_compiling()
     for first, last in plan.tiles(num_classes):
         bias = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
-        if apart:
-            without = bias.masked_fill(_occurring(labels, first, last), -torch.inf)
-            bias = torch.stack([*([without] * (len(views) - 1)), bias])[:, None]
-        own_class = labels[:, None] == torch.arange(first, last, device=labels.device)
-        sums = visit_tile(plan, sums, views, own, classes.tile(first, last), bias, own_class)
+        whole = last - first == plan.tile  # a smaller one at the end is not worth a compilation
+        visited = _compiled_visit() if streams and whole else _visit_tile
+        # the place of a tile is a tensor, so that one compiled function serves all of them
+        place = torch.full((), first, device=labels.device) if streams else first
+        sums = visited(plan, sums, views, own, labels, classes.tile(first, last), bias, place, apart)
     return sums
+
+
+def _visit_tile(
+    plan: Plan,
+    sums: Sums,
+    views: torch.Tensor,
+    own: torch.Tensor,
+    labels: torch.Tensor,
+    classes: Classes,
+    bias: torch.Tensor,
+    first: torch.Tensor | int,
+    apart: bool,
+) -> Sums:
+    """Visit the classes first .. first + T - 1."""
+    size = len(bias)
+    if apart:
+        without = bias.masked_fill(_occurring(labels - first, size), -torch.inf)
+        bias = torch.stack([*([without] * (len(views) - 1)), bias])[:, None]
+    own_class = (labels - first)[:, None] == torch.arange(size, device=labels.device)
+    return visit(plan, sums, views, own, classes, bias, own_class)[0]
+
+
+@cache
+def _compiled_visit() -> Callable[..., Sums]:
+    return compile_(_visit_tile)
 
 
 def _stacked(
@@ -116,7 +146,7 @@ def _stacked(
     bias = prior.expand(labels.shape).masked_fill(repeated, -torch.inf)
     early = Classes(*(tensor[:-1] for tensor in states))
     part = Sums(sums.top[:-1], sums.total[:-1], None, None)
-    part = visit_tile(plan, part, views[:-1], own[:-1], early, bias, labels[:, None] == labels)
+    part, _ = visit(plan, part, views[:-1], own[:-1], early, bias, labels[:, None] == labels)
     sums = _joined(part, sums, views)
     return finish(plan, _over_all_classes(plan, sums, views, own, labels, classes, log_prior, apart=True), views, label)
 
@@ -129,11 +159,11 @@ def _joined(early: Sums, start: Sums, views: torch.Tensor) -> Sums:
     return Sums(torch.cat([early.top, start.top[-1:]]), torch.cat([early.total, total]), pull, push)
 
 
-def _occurring(labels: torch.Tensor, first: int, last: int) -> torch.Tensor:
-    """Which of the classes first .. last - 1 are among the labels, (last - first,)."""
-    outside = (labels < first) | (labels >= last)
-    place = torch.where(outside, last - first, labels - first)
-    return torch.zeros(last - first + 1, dtype=torch.bool, device=labels.device).index_fill_(0, place, True)[:-1]
+def _occurring(places: torch.Tensor, size: int) -> torch.Tensor:
+    """Which of 0 .. size - 1 are among the places, (size,)."""
+    outside = (places < 0) | (places >= size)
+    marks = torch.zeros(size + 1, dtype=torch.bool, device=places.device)
+    return marks.index_fill_(0, torch.where(outside, size, places), True)[:-1]
 
 
 def label_bias(log_prior: torch.Tensor | None, labels: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

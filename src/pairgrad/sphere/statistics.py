@@ -62,15 +62,15 @@ def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statis
     it occurs.
     """
     after = []
-    keep: torch.Tensor | float | None = torch.where(rows.counts > 0, 1.0 if decay is None else decay, 0.0)
+    # in the dtype of the sums, not the default one: sums and counts must forget by the same factor, or R drifts away from the mean's length
+    keep: torch.Tensor | None = (rows.counts > 0).to(rows.high.dtype) * (1.0 if decay is None else decay)
     for total in batch.totals:
         high, low, counts = rows
         if keep is not None:
-            scale = keep.to(high.dtype)[:, None] if isinstance(keep, torch.Tensor) else keep
-            high, low, counts = high * scale, low * scale, counts * keep
+            high, low, counts = high * keep[:, None], low * keep[:, None], counts * keep
         rows = Statistics(*_two_words(high, low, total), counts + batch.multiplicity)
         after.append(rows)
-        keep = decay
+        keep = None if decay is None else torch.full_like(high[:, 0], decay)
     return after
 
 
