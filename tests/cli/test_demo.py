@@ -20,6 +20,7 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
     assert printed.startswith("Same value, different slopes")
     assert "values equal bit for bit: yes" in printed
     assert "coherence defect of original: 1.568e-02" in printed
+    assert "losses equal bit for bit: yes" in printed
     assert "held at all 427 points measured: yes" in printed
     titles = (
         "How far each ratio is from the exact one",

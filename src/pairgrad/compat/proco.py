@@ -1,4 +1,4 @@
-"""ProCo's public names and call signatures over our bank and scores [du2024probabilistic].
+"""ProCo's public names and call signatures over our bank and scores [du2024proco].
 
     from pairgrad.compat.proco import LogitAdjust, ProCoLoss      # instead of the modules of the public code
 

@@ -1,4 +1,4 @@
-"""A classifier whose classes are von Mises-Fisher distributions with learned directions and concentrations [scott2021mises]."""
+"""A classifier whose classes are von Mises-Fisher distributions with learned directions and concentrations [Scott_2021_ICCV]."""
 
 from __future__ import annotations
 

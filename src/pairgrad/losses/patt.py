@@ -1,4 +1,4 @@
-"""The loss of PATT [he2024long]: implicit semantic augmentation (ISAC), temperature logit adjustment (TLA), outlier exposure (OE)."""
+"""The loss of PATT [he2025patt]: implicit semantic augmentation (ISAC), temperature logit adjustment (TLA), outlier exposure (OE)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of probabilistic contrastive learning (ProCo) [du2024probabilistic]."""
+"""The loss of probabilistic contrastive learning (ProCo) [du2024proco]."""
 
 from __future__ import annotations
 
