@@ -20,7 +20,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-peers accuracy evidence docs clean
+.PHONY: help setup demo test test-all lint format bench bench-learning bench-peers accuracy evidence docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench-peers: $(BENCH_STAMP)
 
 bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-learning: $(BENCH_STAMP)  ## run the benchmarks of the learning step and write docs/learning-benchmarks.md
+	$(BIN)/python -m benchmarks.learning $(ARGS)
 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)

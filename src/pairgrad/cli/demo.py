@@ -62,7 +62,9 @@ def _three_arms(console: Console) -> None:
 
 def _one_step(realization: str) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(3407)
-    loss = pg.PATTLoss(10, 128, class_counts=[100 - 10 * k for k in range(10)], realization=realization, dtype=torch.float64, generator=generator)
+    loss = pg.PATTLoss(
+        10, 128, class_counts=[100 - 10 * k for k in range(10)], realization=realization, dtype=torch.float64, generator=generator
+    )
     centres = torch.randn(10, 128, dtype=torch.float64, generator=generator)
     labels = torch.randint(10, (32,), generator=generator)
     noise = torch.randn(2, 32, 128, dtype=torch.float64, generator=generator)

@@ -33,7 +33,8 @@ class VMFClassifier(nn.Module):
         concentration: initial concentration of every class; None: dim, where the mean resultant length is about 0.6.
         learn_temperature: make log tau a parameter.
         realization: of the potential.
-        device, dtype: of the parameters.
+        device: of the parameters.
+        dtype: of the parameters.
 
     Examples:
         >>> import torch, pairgrad as pg

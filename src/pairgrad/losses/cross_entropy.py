@@ -60,7 +60,10 @@ def vmf_cross_entropy(
         state: a [`ClassBank`][pairgrad.ClassBank] or a [`ClassState`][pairgrad.ClassState]. A bank is read, not updated.
         temperature: tau > 0, a number or a tensor with one element.
         log_prior: (K,), added to the scores; -inf for a class that cannot occur.
-        reduction, weight, ignore_index, label_smoothing: as in `torch.nn.functional.cross_entropy`.
+        reduction: `"mean"`, `"sum"` or `"none"`, as in `torch.nn.functional.cross_entropy`; the mean of no rows is 0.
+        weight: (K,), per class, as there.
+        ignore_index: a label whose rows do not count, as there.
+        label_smoothing: in [0, 1], as there.
         realization: of the potential, by name or as a `Potential`; the feature gradient is the one it supplies.
         geometry: `"factorised"` (fused) or `"expanded"`, through a (B, K, p) tensor.
         geometry_dtype: compute and return in this dtype; None: in that of the features.
@@ -213,6 +216,7 @@ class _Job:
                 plan, sums, view, own, classes.tile(first, last), tile_bias, own_class, targets.tile(first, last), linear
             )
         assert linear is not None
+        # the soft part first: finish writes over the sums
         soft = _weighted(fused.finish_linear(plan, sums, linear, view, label), targets.counted)
         if label is None or targets.hard is None:
             return soft

@@ -51,13 +51,17 @@ class PATTLoss(nn.Module):
     makes it the vMF model it is meant to be.
 
     Args:
-        num_classes, dim: of the labels and of the features.
+        num_classes: K.
+        dim: feature dimension p.
         class_counts: training samples per class, for the log prior of ISAC and TLA.
         preset: `"paper"`, `"released-code"` (its defaults) or `"released-readme"` (the commands it documents).
         benchmark: `"cifar"` or `"imagenet"`, the settings for which the preset gives numbers.
-        adjustment_weight, outlier_weight, logit_temperature: instead of the preset's.
-        temperature, realization, score, geometry, geometry_dtype, compile: of the ISAC term, see [`BankLoss`][pairgrad.losses.BankLoss].
-        **options: further ones of BankLoss and [`ClassBank`][pairgrad.ClassBank].
+        adjustment_weight: of TLA, instead of the preset's.
+        outlier_weight: of OE, instead of the preset's.
+        logit_temperature: of TLA, instead of the preset's.
+        normalize: scale the features of the ISAC term to unit length.
+        **options: of the ISAC term (temperature, realization, score, geometry, compile ...), see [`BankLoss`][pairgrad.losses.BankLoss], and of its
+            [`ClassBank`][pairgrad.ClassBank].
 
     Examples:
         >>> import torch, pairgrad as pg

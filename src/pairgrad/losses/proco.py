@@ -22,8 +22,10 @@ class ProCoLoss(BankLoss):
                 total = loss([head(strong_1), head(strong_2)], labels, logits=model(weak))
 
     Args:
-        num_classes, dim: of the labels and of the features.
+        num_classes: K.
+        dim: feature dimension p.
         weight: of the contrastive part beside the classifier's.
+        class_counts: training samples per class, for the log prior; None: no prior.
         **options: of [`BankLoss`][pairgrad.losses.BankLoss] and of [`ClassBank`][pairgrad.ClassBank]. The public code has `memory="two-epochs"` and calls
             its epoch hook before every epoch; here `"cumulative"` is the default, which needs no hook.
 

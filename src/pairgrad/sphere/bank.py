@@ -53,7 +53,8 @@ class ClassBank(nn.Module):
         validate: True: check values on every device, at the cost of a synchronisation; None: check on the CPU, assert asynchronously elsewhere;
             False: never look at values.
         generator: for the random directions of unseen classes; give equal seeds on all ranks.
-        device, dtype: of the sums; float32 (default) or float64. `.half()` and `.bfloat16()` move nothing to half precision: a half sum would stop
+        device: of the buffers.
+        dtype: of the sums, float32 (default) or float64. `.half()` and `.bfloat16()` move nothing to half precision: a half sum would stop
             growing after 2048 samples. `.double()` and `.float()` convert.
 
     Examples:
