@@ -17,7 +17,7 @@ Two operations differ in kind, not in meaning, between the arithmetics:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any, Protocol
@@ -51,6 +51,7 @@ class Arithmetic(Protocol):
     def log_i0(self, x: Number, /) -> Number: ...
     def i1_over_i0(self, x: Number, /) -> Number: ...
     def polynomial(self, coefficients: Sequence[Number], t: Number, /) -> Number: ...
+    def multiply_add(self, a: Number, b: Number, c: Number, /) -> Number: ...
 
 
 def _horner(coefficients: Sequence[Number], t: Number) -> Number:
@@ -63,45 +64,36 @@ def _horner(coefficients: Sequence[Number], t: Number) -> Number:
     return total
 
 
-def divided_difference(coefficients: Sequence[Number], a: Number, b: Number) -> Number:
+def multiply_add(a: Number, b: Number, c: Number) -> Number:
+    """a b + c, in two operations."""
+    return a * b + c
+
+
+def divided_difference(
+    coefficients: Sequence[Number], a: Number, b: Number, step: Callable[[Number, Number, Number], Number] = multiply_add
+) -> Number:
     """(q(b) - q(a)) / (b - a) of the polynomial q without a subtraction, by Horner's scheme at two points.
 
     The inner scheme runs in the shape of b alone, the outer one in that of both.
     """
     if len(coefficients) < 2:
         return 0 * a * b
-    if len(coefficients) == 2:
-        return coefficients[-1] + 0 * a
-    total = coefficients[-1] * b + coefficients[-2]
-    quotient = multiply_add(coefficients[-1], a, total)
-    for c in reversed(coefficients[1:-2]):
-        total = multiply_add(total, b, c)
-        quotient = multiply_add(quotient, a, total)
+    total = coefficients[-1]
+    quotient = coefficients[-1] + 0 * a
+    for c in reversed(coefficients[1:-1]):
+        total = step(total, b, c)
+        quotient = step(quotient, a, total)
     return quotient
 
 
-@cache
-def _scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
-    """A constant as torch would make it for every operation anew."""
-    return torch.tensor(value, dtype=dtype)
-
-
-def multiply_add(a: Number, b: Number, c: Number) -> Number:
-    """a b + c; on tensors, where no graph is recorded, in one pass over memory."""
-    if not isinstance(b, torch.Tensor) or torch.is_grad_enabled() or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(b):
-        return a * b + c
-    a, c = (x if isinstance(x, torch.Tensor) else _scalar(x, b.dtype) for x in (a, c))
-    return torch.addcmul(c, a, b)
-
-
 def _chain(coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
-    """Horner's scheme, each step in one pass where no graph is recorded."""
-    if len(coefficients) == 1:
-        return coefficients[0] + 0 * t
-    total = multiply_add(coefficients[-1], t, coefficients[-2])
-    for c in reversed(coefficients[:-2]):
-        total = multiply_add(total, t, c)
-    return total
+    """Horner's scheme in one buffer where no graph is recorded."""
+    if torch.is_grad_enabled() or len(coefficients) < 3:
+        return _horner(coefficients, t)
+    total = coefficients[-1] * t
+    for c in reversed(coefficients[1:-1]):
+        total.add_(c).mul_(t)
+    return total.add_(coefficients[0])
 
 
 def homogeneous(coefficients: Sequence[Number], x: Number, y: Number) -> Number:
@@ -139,6 +131,9 @@ class TorchArithmetic:
     absolute = staticmethod(torch.abs)
     maximum = staticmethod(torch.maximum)
     minimum = staticmethod(torch.minimum)
+
+    def multiply_add(self, a: torch.Tensor | float, b: torch.Tensor, c: torch.Tensor | float) -> torch.Tensor:
+        return a * b + c
 
     def constant(self, value: Fraction | float) -> float:
         return float(value)
@@ -183,6 +178,33 @@ class TorchArithmetic:
         return _chain(coefficients[::2], square) + t * _chain(coefficients[1::2], square)
 
 
+class FusedArithmetic(TorchArithmetic):
+    """The same with a b + c in one pass over memory, where no graph is recorded. The last bits may differ: some processors round once."""
+
+    def multiply_add(self, a: torch.Tensor | float, b: torch.Tensor, c: torch.Tensor | float) -> torch.Tensor:
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(b):
+            return a * b + c
+        return torch.addcmul(_scalar(c, b.dtype), _scalar(a, b.dtype), b)
+
+    def polynomial(self, coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
+        if len(coefficients) == 1:
+            return coefficients[0] + 0 * t
+        total = self.multiply_add(coefficients[-1], t, coefficients[-2])
+        for c in reversed(coefficients[:-2]):
+            total = self.multiply_add(total, t, c)
+        return total
+
+
+def _scalar(value: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else _constant(value, dtype)
+
+
+@cache
+def _constant(value: float, dtype: torch.dtype) -> torch.Tensor:
+    """A number as the tensor that torch would make of it for every operation anew."""
+    return torch.tensor(value, dtype=dtype)
+
+
 class MpmathArithmetic:
     """Real numbers at the working precision of an mpmath context (`mpmath.mp` unless another is given)."""
 
@@ -197,7 +219,7 @@ class MpmathArithmetic:
         self.sqrt, self.exp, self.log, self.log1p = context.sqrt, context.exp, context.log, context.log1p
         self.absolute, self.maximum, self.minimum, self.at_least = abs, max, min, max
         self.log_integer = context.log
-        self.polynomial = _horner
+        self.polynomial, self.multiply_add = _horner, multiply_add
 
     def constant(self, value: Fraction | float) -> Number:
         exact = Fraction(value)
@@ -239,7 +261,7 @@ class BallArithmetic:
 
         self.arb, self._fmpq = flint.arb, flint.fmpq
         self.absolute = abs
-        self.polynomial = _horner
+        self.polynomial, self.multiply_add = _horner, multiply_add
 
     def constant(self, value: Fraction | float) -> Number:
         exact = Fraction(value)

@@ -275,8 +275,8 @@ class _Job:
             at_label = torch.expm1(logits - normaliser[:, None])  # p_y - 1
             total = self.targets.hard[:, None] * torch.where(own_class, at_label, probability)
         if self.targets.soft is not None:
-            soft = self.targets.counted[:, None] * self.targets.soft
-            total = total + soft.sum(1, keepdim=True) * probability - soft[:, first:last]
+            soft = self.targets.soft
+            total = total + self.targets.counted[:, None] * (soft.sum(1, keepdim=True) * probability - soft[:, first:last])
         return total
 
 

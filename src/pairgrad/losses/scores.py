@@ -92,7 +92,9 @@ def resolve(realization: str | Potential, dim: int) -> Potential:
 
 
 def checked_state(state: State) -> State:
-    if not torch.compiler.is_compiling() and not isinstance(state, State):  # the compiler cannot tell for a state that is made in its region
+    if not torch.compiler.is_compiling() and not isinstance(
+        state, State
+    ):  # the compiler cannot tell for a state that is made in its region
         raise TypeError(f"state must be a pairgrad.ClassBank or a pairgrad.ClassState, got {describe(state)}")
     return state
 

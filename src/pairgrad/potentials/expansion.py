@@ -352,10 +352,10 @@ class Expansion:
             outer = 1 / (2 * k.centre + low + high)
             inner, width = size * inverse, size * outer
             logarithms = (2 * k.expanded) * outer * _artanh_over(ops, width * width, terms[0])
-            logarithms = multiply_add(inverse, _artanh_over(ops, inner * inner, terms[1]), logarithms)
+            logarithms = ops.multiply_add(inverse, _artanh_over(ops, inner * inner, terms[1]), logarithms)
             base = k.centre / low
-            tail = _tail_difference(k, k.tail_integral, t, base)  # in this order: what depends on a alone stays small
-            difference = multiply_add(size, base * t * tail - logarithms, size)
+            tail = _tail_difference(k, k.tail_integral, t, base, ops.multiply_add)  # in this order: what depends on a alone stays small
+            difference = ops.multiply_add(size, base * t * tail - logarithms, size)
         return difference, height * (t / k.centre)
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
@@ -439,18 +439,18 @@ def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:
 
 
 def _tail(ops: Arithmetic, k: Coefficients, coefficients: Any, t: Number) -> Number:
-    return ops.polynomial(coefficients, t if k.stretch == 1 else multiply_add(k.stretch, t, -1))
+    return ops.polynomial(coefficients, t if k.stretch == 1 else k.stretch * t - 1)
 
 
-def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number) -> Number:
+def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number, step: Any = multiply_add) -> Number:
     if k.stretch == 1:
-        return divided_difference(coefficients, ta, tb)
-    return k.stretch * divided_difference(coefficients, multiply_add(k.stretch, ta, -1), multiply_add(k.stretch, tb, -1))
+        return divided_difference(coefficients, ta, tb, step)
+    return k.stretch * divided_difference(coefficients, k.stretch * ta - 1, k.stretch * tb - 1, step)
 
 
 def _height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
     """H(t) = s V' / x."""
-    return multiply_add(t * t, _tail(ops, k, k.tail, t), ops.polynomial(k.head, t) / (1 + t))
+    return ops.polynomial(k.head, t) / (1 + t) + t * t * _tail(ops, k, k.tail, t)
 
 
 def _curved_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pairgrad.ground.arithmetic import TorchArithmetic
+from pairgrad.ground.arithmetic import FusedArithmetic, TorchArithmetic
 from pairgrad.potentials.autograd import differentiable, differentiable_pair
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.formulas import BySubtraction
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Kernel = Callable[..., torch.Tensor]
 TORCH = TorchArithmetic()
+_FUSED = FusedArithmetic()
 
 # Six-point Gauss-Legendre rule on [0, 1].
 _NODES = (0.03376524289842398, 0.16939530676686776, 0.3806904069584016, 0.6193095930415985, 0.8306046932331322, 0.966234757101576)
@@ -85,7 +86,7 @@ def increment_pair(
     """
     formulas = pot.formulas(squared.dtype)
     if isinstance(formulas, Expansion):
-        return formulas.increment(TORCH, a, squared, terms)
+        return formulas.increment(_FUSED, a, squared, terms)
     least = torch.finfo(squared.dtype).tiny ** 0.5  # the gain has a limit at b = 0
     b = torch.sqrt((a * a + squared).clamp_min(least * least))
     if isinstance(formulas, BySubtraction):

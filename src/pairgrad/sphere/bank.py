@@ -316,7 +316,7 @@ class ClassBank(nn.Module):
         for name, old in before.items():
             new = self._buffers[name]
             assert new is not None
-            if name.endswith("sums") and new.dtype != old.dtype and "meta" not in (old.device.type, new.device.type):
+            if name.endswith("sums") and new.dtype != old.dtype and old.device.type != "meta":
                 low = name.replace("sums", "compensation")
                 whole = (old.double() + before[low].double()).to(new.dtype)
                 rest = old.double() - whole.double() + before[low].double()
