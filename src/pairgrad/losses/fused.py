@@ -27,11 +27,11 @@ from pairgrad.sphere.state import Classes
 
 # exp(+-margin), times a gain of 1e-5 or summed over a million classes, stays far from underflow and overflow
 _MARGIN = {torch.float32: 64.0, torch.float64: 650.0}
-# Elements of a (rows, classes) tile. In eager mode half a megabyte of float32, so that a chain of operations stays in cache. Compiled, the chain is one
+# Elements of a (rows, classes) tile. In eager mode 128 kB of float32, so that a chain of operations stays in cache. Compiled, the chain is one
 # loop: all classes at once up to the second number, and beyond it a loop over compiled tiles of the third.
-_EAGER_TILE = 2**17
+_EAGER_TILE = 2**15
 _COMPILED_WHOLE = 2**23
-_COMPILED_TILE = 2**19
+_COMPILED_TILE = 2**18
 _SMALLEST_TILE = 256
 
 
@@ -100,6 +100,11 @@ class Sums(NamedTuple):
     pull: torch.Tensor | None  # (V, B)
     push: torch.Tensor | None  # (V, B, p)
 
+    def earlier(self) -> Sums:
+        """Those of all views but the last."""
+        pull = None if self.pull is None else self.pull[:-1]
+        return Sums(self.top[:-1], self.total[:-1], pull, None if self.push is None else self.push[:-1])
+
 
 class LinearSums(NamedTuple):
     """The same with target weights u_ij instead of e_ij; `score` is the sum of u_ij z_ij."""
@@ -160,7 +165,7 @@ def logits_and_gains(
     rates = classes.rates.unsqueeze(-2)
     squared = torch.addcmul(own, features @ classes.rows.mT, 2 / plan.temperature * rates)
     score, gain = _score_and_gain(plan, classes.concentration.unsqueeze(-2), squared)
-    return score + bias, gain, rates
+    return score.add_(bias), gain, rates
 
 
 def visit(
@@ -186,7 +191,7 @@ def visit(
         linear = _visit_linear(plan, linear, logit, gain, rates, classes.rows, targets)
     if plan.fixed:
         top, scale = sums.top, None
-        weight = torch.exp(logit - top)
+        weight = (logit - top).exp_()
         if excluded is not None:
             weight = torch.where(excluded, 0.0, weight)
     else:
@@ -194,14 +199,16 @@ def visit(
             logit = torch.where(excluded, -torch.inf, logit)
         top = torch.maximum(sums.top, logit.amax(-1, keepdim=True))
         scale = torch.exp(sums.top - top)
-        weight = torch.exp(logit - top)
+        weight = (logit - top).exp_()
+    del logit
     total = _plus(sums.total, scale, weight.sum(-1))
     if not plan.gradient:
         return Sums(top, total, None, None), linear
-    weight = weight * gain
+    weight = weight.mul_(gain)
+    del gain
     pull = None if plan.tangential else _plus(sums.pull, scale, weight.sum(-1))
     push = sums.push if sums.push is None or scale is None else sums.push * scale
-    return Sums(top, total, pull, _plus_product(push, weight * rates, classes.rows)), linear
+    return Sums(top, total, pull, _plus_product(push, weight.mul_(rates), classes.rows)), linear
 
 
 def in_one_tile(

@@ -141,22 +141,22 @@ def _stacked(
     label = label_terms(plan, views, own, states, prior)
     sums = start(plan, views, own, label, largest_bias(log_prior, views))
 
+    sums = _over_all_classes(plan, sums, views, own, labels, classes, log_prior, apart=True)
+
     # the batch's classes as the earlier views saw them, each class once
     repeated = touched.slots != torch.arange(len(labels), device=labels.device)
     bias = prior.expand(labels.shape).masked_fill(repeated, -torch.inf)
     early = Classes(*(tensor[:-1] for tensor in states))
-    part = Sums(sums.top[:-1], sums.total[:-1], None, None)
-    part, _ = visit(plan, part, views[:-1], own[:-1], early, bias, labels[:, None] == labels)
-    sums = _joined(part, sums, views)
-    return finish(plan, _over_all_classes(plan, sums, views, own, labels, classes, log_prior, apart=True), views, label)
+    part, _ = visit(plan, sums.earlier(), views[:-1], own[:-1], early, bias, labels[:, None] == labels)
+    return finish(plan, _put_back(part, sums), views, label)
 
 
-def _joined(early: Sums, start: Sums, views: torch.Tensor) -> Sums:
-    """The sums of the earlier views, and those of the last one, which are still empty."""
-    total = start.total[-1:]
-    pull = None if early.pull is None else torch.cat([early.pull, torch.zeros_like(total)])
-    push = None if early.push is None else torch.cat([early.push, torch.zeros_like(views[-1:])])
-    return Sums(torch.cat([early.top, start.top[-1:]]), torch.cat([early.total, total]), pull, push)
+def _put_back(part: Sums, sums: Sums) -> Sums:
+    """The sums with those of the earlier views replaced."""
+    pull = None if part.pull is None or sums.pull is None else torch.cat([part.pull, sums.pull[-1:]])
+    if part.push is not None and sums.push is not None:
+        sums.push[:-1] = part.push  # in place: it is the largest tensor here
+    return Sums(torch.cat([part.top, sums.top[-1:]]), torch.cat([part.total, sums.total[-1:]]), pull, sums.push)
 
 
 def _occurring(places: torch.Tensor, size: int) -> torch.Tensor:

@@ -337,26 +337,32 @@ class Expansion:
         square = a * a + k.centre * k.centre
         low = ops.sqrt(square)
         high = ops.sqrt(ops.at_least(square + squared, k.centre * k.centre))
-        t = k.centre / high
-        inverse = 1 / (low + high)
-        size = squared * inverse
-        height = _height(ops, k, t)
         if terms is None or self.shift:
-            zero = 0 * size
+            zero = 0 * squared
             b = ops.sqrt(ops.maximum(a * a + squared, zero))
-            rise = self._rise(ops, k, a + zero, b, low + zero, high, ops.absolute(size), per_unit=False)
-            difference = ops.choose(squared >= 0, rise, -rise)
+            size = ops.absolute(squared / (low + high))
+            rise = self._rise(ops, k, a + zero, b, low + zero, high, size, per_unit=False)
+            t = k.centre / high
+            height = _height(ops, k, t)
             if self.shift:
                 height = self._shifted_height(ops, k, Point(high, t, b / high), height)
-        else:
-            outer = 1 / (2 * k.centre + low + high)
-            inner, width = size * inverse, size * outer
-            logarithms = (2 * k.expanded) * outer * _artanh_over(ops, width * width, terms[0])
-            logarithms = ops.multiply_add(inverse, _artanh_over(ops, inner * inner, terms[1]), logarithms)
-            base = k.centre / low
-            tail = _tail_difference(k, k.tail_integral, t, base, ops.multiply_add)  # in this order: what depends on a alone stays small
-            difference = ops.multiply_add(size, base * t * tail - logarithms, size)
-        return difference, height * (t / k.centre)
+            return ops.choose(squared >= 0, rise, -rise), height * (t / k.centre)
+        t, both = k.centre / high, low + high
+        del square, high  # these are the largest tensors of a training step
+        return self._by_series(ops, k, k.centre / low, t, both, squared, terms), _height(ops, k, t) * (t / k.centre)
+
+    def _by_series(
+        self, ops: Arithmetic, k: Coefficients, t_low: Number, t: Number, both: Number, squared: Number, terms: tuple[int, int]
+    ) -> Number:
+        """value(b) - value(a) from t_a, t_b, s_a + s_b and b^2 - a^2."""
+        outer = 1 / (2 * k.centre + both)
+        inverse = 1 / both
+        size = squared * inverse
+        logarithms = (2 * k.expanded) * outer * _artanh_over(ops, size * outer, terms[0])
+        logarithms = ops.multiply_add(inverse, _artanh_over(ops, size * inverse, terms[1]), logarithms)
+        del outer, inverse
+        tail = _tail_difference(k, k.tail_integral, t, t_low, ops.multiply_add)  # in this order: what depends on a alone stays small
+        return ops.multiply_add(size, t_low * t * tail - logarithms, size)
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
         """Terms of the two series of `increment` that are below `rounding` for |b - a| <= `reach`; None where logarithms are shorter."""
@@ -463,9 +469,9 @@ def _bent_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
     return ops.polynomial(k.bent_head, t) / ((1 + t) * (1 + t)) + t * t * _tail(ops, k, k.bent_tail, t)
 
 
-def _artanh_over(ops: Arithmetic, square: Number, terms: int) -> Number:
-    """artanh(z) / z = 1 + z^2 / 3 + z^4 / 5 + ..., from z^2."""
-    return ops.polynomial(ops.constants([Fraction(1, 2 * i + 1) for i in range(terms)]), square)
+def _artanh_over(ops: Arithmetic, z: Number, terms: int) -> Number:
+    """artanh(z) / z = 1 + z^2 / 3 + z^4 / 5 + ..."""
+    return ops.polynomial(ops.constants([Fraction(1, 2 * i + 1) for i in range(terms)]), z * z)
 
 
 def _lifted_difference(k: Coefficients, ta: Number, tb: Number) -> Number:
