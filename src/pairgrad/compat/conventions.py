@@ -33,8 +33,12 @@ class MetricLearningLoss(nn.Module):
             )
         if self.views == 1:
             return self.loss(embeddings, labels)
-        if embeddings.shape[0] % self.views:
-            raise ValueError(f"embeddings must hold {self.views} views of one batch, got {describe(embeddings)}")
+        if embeddings.dim() != 2 or embeddings.shape[0] % self.views:
+            raise ValueError(
+                f"embeddings must have shape ({self.views} * batch, dim): {self.views} views of one batch, got {describe(embeddings)}"
+            )
+        if not isinstance(labels, torch.Tensor) or labels.shape != embeddings.shape[:1]:
+            raise ValueError(f"labels must have shape ({embeddings.shape[0]},), one per row of embeddings, got {describe(labels)}")
         repeated = labels.view(self.views, -1)
         if repeated.device.type == "cpu" and not bool((repeated == repeated[0]).all()):
             raise ValueError(f"labels must repeat in the same order for each of the {self.views} views")
@@ -52,6 +56,10 @@ class TimmLoss(nn.Module):
         self.loss = _checked(loss)
 
     def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if not isinstance(target, torch.Tensor):
+            raise TypeError(
+                f"target must be a tensor of labels (batch,) or of class probabilities (batch, num_classes), got {describe(target)}"
+            )
         if not target.is_floating_point():
             return self.loss(x, target)
         return self.loss.soft(x, target)

@@ -21,6 +21,8 @@ from pairgrad.losses.adjust import LogitAdjust as _LogitAdjust
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.sphere.bank import ClassBank
 
+_ONE_MEMORY = "estimator exists with memory='two-epochs' only: this criterion has one cumulative memory, estimator_old"
+
 __all__ = ["Estimator", "LogitAdjust", "ProCoLoss", "load_checkpoint"]
 
 
@@ -32,23 +34,27 @@ class ProCoLoss(nn.Module):
         temperature: tau.
         num_classes: K.
         realization: of the potential; `"original"` has the scores and the gradient of the public code.
-        **options: of [`ClassBank`][pairgrad.ClassBank]; by default the public code's: two memories, random unseen directions, the cap 1e5 for R >= 1.
+        **options: of [`BankLoss`][pairgrad.losses.BankLoss] and [`ClassBank`][pairgrad.ClassBank]; by default the public code's: no normalisation,
+            two memories, random unseen directions, the cap 1e5 for R >= 1.
     """
 
     def __init__(
         self, contrast_dim: int, temperature: float = 1.0, num_classes: int = 1000, *, realization: str = "paired", **options: Any
     ) -> None:
         super().__init__()
-        self.temperature = temperature
         self.num_classes = num_classes
         self.feature_num = contrast_dim
-        options = {"memory": "two-epochs", **options}
-        self.criterion = BankLoss(num_classes, contrast_dim, temperature=temperature, normalize=False, realization=realization, **options)
+        options = {"memory": "two-epochs", "normalize": False, **options}
+        self.criterion = BankLoss(num_classes, contrast_dim, temperature=temperature, realization=realization, **options)
         self.weight: torch.Tensor | None = None
 
     @property
     def bank(self) -> ClassBank:
         return self.criterion.bank
+
+    @property
+    def temperature(self) -> float:
+        return self.criterion.temperature
 
     @property
     def estimator_old(self) -> Estimator:
@@ -60,6 +66,11 @@ class ProCoLoss(nn.Module):
         """The statistics that are collected for the next epoch."""
         return Estimator(self, "next_")
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "estimator":  # the property has refused; torch would hide why
+            raise AttributeError(_ONE_MEMORY)
+        return super().__getattr__(name)
+
     def forward(
         self, features: torch.Tensor, labels: torch.Tensor | None = None, sup_logits: torch.Tensor | None = None, args: Any = None
     ) -> torch.Tensor:
@@ -69,7 +80,8 @@ class ProCoLoss(nn.Module):
         return self.criterion.scores(features)
 
     def loss(self, features: Any, labels: torch.Tensor, class_counts: Sequence[float] | torch.Tensor | None = None) -> torch.Tensor:
-        """The loss itself, of one or several views: cross-entropy of the logits plus the log prior of `class_counts`. Fused; updates the class state."""
+        """The loss itself, of one or several views: cross-entropy of the logits plus the log prior of `class_counts`,
+        which stays for later calls. Fused; updates the class state in training mode."""
         if class_counts is not None:
             self.criterion.set_prior(class_counts)
         return self.criterion(features, labels)
@@ -95,7 +107,7 @@ class Estimator:
 
     def __init__(self, criterion: ProCoLoss, prefix: str) -> None:
         if prefix and criterion.bank.memory != "two-epochs":
-            raise AttributeError("estimator exists with memory='two-epochs' only: this criterion has one cumulative memory, estimator_old")
+            raise AttributeError(_ONE_MEMORY)
         self._criterion, self._prefix = criterion, prefix
         self.class_num, self.feature_num = criterion.num_classes, criterion.feature_num
 
@@ -140,7 +152,8 @@ class LogitAdjust(nn.Module):
 def load_checkpoint(criterion: ProCoLoss, path: str | os.PathLike[str], *, key: str = "criterion_scl") -> ProCoLoss:
     """Take the class state out of a checkpoint of the public code, which pickles its whole criterion, without executing anything that is in it.
 
-    On an error the criterion is as it was. Returns the criterion.
+    The temperature of the criterion is kept; classes without samples keep the initial direction that is in the file. On an error the criterion is as it
+    was. Returns the criterion.
     """
     found = read_proco_checkpoint(path, key=key)
     bank = criterion.bank

@@ -85,7 +85,7 @@ class BankLoss(nn.Module):
         self.prior_strength = float(prior_strength)
         self._spread = 0.0
         self._plans: dict[Any, fused.Plan] = {}
-        self.register_buffer("log_prior", None)
+        self.register_buffer("log_prior", None, persistent=False)
         if class_counts is not None:
             self.set_prior(class_counts)
         if not isinstance(compile, (bool, str)):

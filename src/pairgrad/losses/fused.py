@@ -63,8 +63,12 @@ class Plan:
         return replace(self, fixed=False)
 
     def tiles(self, num_classes: int) -> Iterator[tuple[int, int]]:
-        for start in range(0, num_classes, self.tile):
-            yield start, min(start + self.tile, num_classes)
+        """First and last class of every tile; what is left after whole compiled tiles is taken in small ones, which are not compiled."""
+        whole = num_classes - num_classes % self.tile if self.compiled_tiles else num_classes
+        for start in range(0, whole, self.tile):
+            yield start, min(start + self.tile, whole)
+        for start in range(whole, num_classes, _SMALLEST_TILE):
+            yield start, min(start + _SMALLEST_TILE, num_classes)
 
 
 def plan(
@@ -183,7 +187,7 @@ def visit(
 
     Args:
         bias: -inf leaves a class out.
-        excluded: (B, T), true where a class must not count, or None.
+        excluded: broadcasts to the rows and classes; true where a class must not count; or None.
         targets: u_ij, broadcasts to (V, B, T), or None.
     """
     logit, gain, rates = logits_and_gains(plan, features, own, classes, bias)
@@ -312,6 +316,6 @@ def _plus_product(push: torch.Tensor | None, weight: torch.Tensor, rows: torch.T
     """push + weight @ rows, for rows (T, p) or (V, T, p)."""
     if push is None:
         return weight @ rows
-    if rows.dim() == 2:
-        return torch.addmm(push.flatten(0, 1), weight.flatten(0, 1), rows).view_as(push)
-    return torch.baddbmm(push, weight, rows)
+    if rows.dim() == 3:
+        return torch.baddbmm(push, weight, rows)
+    return torch.addmm(push.reshape(-1, push.shape[-1]), weight.reshape(-1, weight.shape[-1]), rows).view_as(push)

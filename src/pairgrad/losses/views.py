@@ -99,7 +99,7 @@ def _over_all_classes(
     streams = plan.compiled_tiles and not torch.compiler.is_compiling()
     for first, last in plan.tiles(num_classes):
         bias = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
-        whole = last - first == plan.tile  # a smaller one at the end is not worth a compilation
+        whole = last - first == plan.tile
         visited = _compiled_visit() if streams and whole else _visit_tile
         # the place of a tile is a tensor, so that one compiled function serves all of them
         place = torch.full((), first, device=labels.device) if streams else first
@@ -118,13 +118,18 @@ def _visit_tile(
     first: torch.Tensor | int,
     apart: bool,
 ) -> Sums:
-    """Visit the classes first .. first + T - 1."""
-    size = len(bias)
+    """Visit the classes first .. first + T - 1, in one loop over rows and classes: views and samples are one dimension where that is possible."""
+    places = labels - first
+    excluded = places[:, None] == torch.arange(len(bias), device=labels.device)  # (B, T)
+    if classes.rows.dim() == 3:
+        return visit(plan, sums, views, own, classes, bias, excluded)[0]
+    excluded = excluded.repeat(len(views), 1)  # (V B, T)
     if apart:
-        without = bias.masked_fill(_occurring(labels - first, size), -torch.inf)
-        bias = torch.stack([*([without] * (len(views) - 1)), bias])[:, None]
-    own_class = (labels - first)[:, None] == torch.arange(size, device=labels.device)
-    return visit(plan, sums, views, own, classes, bias, own_class)[0]
+        last_view = torch.arange(len(excluded), device=labels.device) >= len(excluded) - len(labels)
+        excluded = excluded | (occurring(places, len(bias)) & ~last_view[:, None])
+    flat = Sums(*(None if tensor is None else tensor.flatten(0, 1) for tensor in sums))  # type: ignore[arg-type]
+    flat, _ = visit(plan, flat, views.flatten(0, 1), own.flatten(0, 1), classes, bias, excluded)
+    return Sums(*(None if tensor is None else tensor.unflatten(0, views.shape[:2]) for tensor in flat))  # type: ignore[arg-type]
 
 
 @cache
@@ -159,7 +164,7 @@ def _put_back(part: Sums, sums: Sums) -> Sums:
     return Sums(torch.cat([part.top, sums.top[-1:]]), torch.cat([part.total, sums.total[-1:]]), pull, sums.push)
 
 
-def _occurring(places: torch.Tensor, size: int) -> torch.Tensor:
+def occurring(places: torch.Tensor, size: int) -> torch.Tensor:
     """Which of 0 .. size - 1 are among the places, (size,)."""
     outside = (places < 0) | (places >= size)
     marks = torch.zeros(size + 1, dtype=torch.bool, device=places.device)

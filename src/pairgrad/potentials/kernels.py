@@ -87,13 +87,17 @@ def increment_pair(
     formulas = pot.formulas(squared.dtype)
     if isinstance(formulas, Expansion):
         return formulas.increment(_FUSED, a, squared, terms)
-    least = torch.finfo(squared.dtype).tiny ** 0.5  # the gain has a limit at b = 0
-    b = torch.sqrt((a * a + squared).clamp_min(least * least))
+    b = torch.sqrt((a * a + squared).clamp_min(0))
     if isinstance(formulas, BySubtraction):
         value_b, slope_b = formulas.pair(TORCH, b)
-        return value_b - formulas.value(TORCH, a), slope_b / b
-    a, b = torch.broadcast_tensors(a, b)
-    return formulas.difference(TORCH, a, b), formulas.slope(TORCH, b) / b
+        difference = value_b - formulas.value(TORCH, a)
+    else:
+        a, b = torch.broadcast_tensors(a, b)
+        difference, slope_b = formulas.difference(TORCH, a, b), formulas.slope(TORCH, b)
+    small = b < torch.finfo(b.dtype).tiny ** 0.5
+    return difference, torch.where(
+        small, 1 / float(2 * pot.nu + 2), slope_b / torch.where(small, 1.0, b)
+    )  # R(x) / x = 1 / (2 nu + 2) + O(x^2)
 
 
 def series_terms(pot: Potential, reach: float | None, dtype: torch.dtype) -> tuple[int, int] | None:
