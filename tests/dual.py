@@ -119,6 +119,9 @@ class DualArithmetic:
         ratio = mpmath.besseli(1, x.value) / mpmath.besseli(0, x.value)
         return Dual(ratio, (1 - ratio * ratio - ratio / x.value) * x.derivative)
 
+    def multiply_add(self, a: Dual, b: Dual, c: Dual) -> Dual:
+        return a * b + c
+
     def polynomial(self, coefficients: tuple[Dual, ...], t: Dual) -> Dual:
         total = _dual(0)
         for c in reversed(coefficients):

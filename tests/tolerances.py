@@ -9,6 +9,7 @@ leaves room for that ratio (29 at nu = 0) times twenty roundings.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 
@@ -39,3 +40,30 @@ ROUNDING_SHARPNESS = {torch.float64: 5.0, torch.float32: 3.0}
 
 # Single operations reach their bound up to the sampling, chains of some ten roundings half of it; a square root has 3/4 of the unit it is given.
 ROUNDING_OPERATION_SHARPNESS = 0.4
+
+
+# Two points, b^2 = a^2 + squared: s_b^2 = s_a^2 + squared carries the rounding of s_a^2, whose size relative to s_b^2 is the shrinkage s_a^2 / s_b^2 where
+# that exceeds 1; no evaluation without extra digits avoids it, since a itself is known to a rounding only. The gain H / s_b has all of that error. The
+# increment has the root of it: D = squared / (s_a + s_b) depends on s_b by s_b / (s_a + s_b) <= s_b / s_a. Beyond that, the accuracy of `difference`
+# and `slope`.
+
+
+def increment_tolerance(dtype: torch.dtype, dim: int, shrinkage: np.ndarray) -> np.ndarray:
+    return paired_tolerance("difference", dtype, dim) * np.sqrt(shrinkage)
+
+
+def gain_tolerance(dtype: torch.dtype, dim: int, shrinkage: np.ndarray) -> np.ndarray:
+    return paired_tolerance("slope", dtype, dim) * shrinkage
+
+
+# Scores. q is a difference of potentials whose derivative in r^2 is half the gain, and kappa gain <= 1: an error e of mu . f moves q by at most e / tau.
+# A product over up to 1024 coordinates in the dtype, accumulated in blocks, has errors up to 11 roundings of ||f|| (seen on 200,000 products of nearly
+# parallel vectors), the two factors of it and ||f||^2 / tau^2 three more, the increment about two where q is large: 16 roundings u of ||f|| / tau.
+# For vectors that are not nearly parallel, the documented 5e-6 in float32 at ||f|| = 1, tau = 0.1, half of that.
+SCORE_ROUNDINGS = 16
+SCORE_FLOAT32 = 5e-6
+# The gradient of a score is gain times kappa mu + f / tau, over tau: the accuracy of the gain, 4e-7, and of four more roundings, in norm: 1e-6.
+SCORE_GRADIENT_FLOAT32 = 1e-6
+# The gradient of a loss weighs these by probabilities, whose relative error is that of exp(z_j - z_k): up to twice that of a score, 1e-5; and once
+# more for the normaliser. In norm, relative to the gradient, where the labelled class and the others do not pull in the same direction.
+LOSS_GRADIENT_FLOAT32 = 2e-5

@@ -201,8 +201,8 @@ def _scalar(value: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:
 
 @cache
 def _constant(value: float, dtype: torch.dtype) -> torch.Tensor:
-    """A number as the tensor that torch would make of it for every operation anew."""
-    return torch.tensor(value, dtype=dtype)
+    """A number as the tensor that torch would make of it for every operation anew: on the CPU, from where it goes with tensors on any device."""
+    return torch.tensor(value, dtype=dtype, device="cpu")
 
 
 class MpmathArithmetic:

@@ -13,7 +13,7 @@ from pairgrad.ground.checks import describe, one_of
 from pairgrad.ground.compilation import compile as compile_
 from pairgrad.losses import fused
 from pairgrad.losses.adjust import log_prior as log_prior_of
-from pairgrad.losses.cross_entropy import given, longest, vmf_cross_entropy
+from pairgrad.losses.cross_entropy import given, is_transformed, longest, vmf_cross_entropy
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import check_temperature, full_precision, plain_scores, resolve, vmf_scores
 from pairgrad.losses.views import cross_entropy_of_views, every_state
@@ -115,7 +115,7 @@ class BankLoss(nn.Module):
             dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
             views = views.to(self.bank.sums.dtype)
             self.bank.refresh()
-            if self.geometry == "expanded" or dtype != self.bank.sums.dtype:
+            if self.geometry == "expanded" or dtype != self.bank.sums.dtype or is_transformed(views):
                 rows = self._plain(views, labels, dtype)
             else:
                 rows = self._fused(views, labels)

@@ -98,7 +98,7 @@ def vmf_cross_entropy(
     with full_precision(features.device.type):
         learned = [classes.rows, classes.concentration, temperature, log_prior]
         needs_state = any(isinstance(t, torch.Tensor) and t.requires_grad for t in learned) and torch.is_grad_enabled()
-        transformed = any(isinstance(t, torch.Tensor) and _is_transformed(t) for t in [features, *learned])
+        transformed = any(isinstance(t, torch.Tensor) and is_transformed(t) for t in [features, *learned])
         targets = Targets.of(labels, weight, ignore_index, label_smoothing, state.num_classes, dtype)
         if geometry == "expanded" or transformed or (needs_state and torch.compiler.is_compiling()):
             scores = plain_scores(features, classes, temperature, pot, geometry, dtype)
@@ -395,7 +395,7 @@ def _weighted(result: fused.Result, weight: torch.Tensor) -> fused.Result:
     return fused.Result(loss, gradient, result.normaliser)
 
 
-def _is_transformed(tensor: torch.Tensor) -> bool:
+def is_transformed(tensor: torch.Tensor) -> bool:
     """Whether torch.func or forward-mode differentiation looks on."""
     if torch.compiler.is_compiling():
         return False

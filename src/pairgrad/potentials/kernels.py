@@ -90,14 +90,13 @@ def increment_pair(
     b = torch.sqrt((a * a + squared).clamp_min(0))
     if isinstance(formulas, BySubtraction):
         value_b, slope_b = formulas.pair(TORCH, b)
-        difference = value_b - formulas.value(TORCH, a)
+        difference, limit = value_b - formulas.value(TORCH, a), 1 / float(2 * pot.nu + 2)  # of R(x) / x at 0
     else:
         a, b = torch.broadcast_tensors(a, b)
         difference, slope_b = formulas.difference(TORCH, a, b), formulas.slope(TORCH, b)
+        limit = formulas.curvature(TORCH, b.new_zeros(()))
     small = b < torch.finfo(b.dtype).tiny ** 0.5
-    return difference, torch.where(
-        small, 1 / float(2 * pot.nu + 2), slope_b / torch.where(small, 1.0, b)
-    )  # R(x) / x = 1 / (2 nu + 2) + O(x^2)
+    return difference, torch.where(small, limit, slope_b / torch.where(small, 1.0, b))
 
 
 def series_terms(pot: Potential, reach: float | None, dtype: torch.dtype) -> tuple[int, int] | None:

@@ -44,7 +44,7 @@ def checked_labels(
         hint = f"labels run from 0 to num_classes - 1 = {num_classes - 1}"
         if looks(labels, validate) and not (int(low) >= 0 and int(high) < num_classes):
             raise ValueError(f"labels must lie in [0, {num_classes - 1}], got values from {int(low)} to {int(high)}: {hint}")
-        if not looks(labels, validate) and not torch.compiler.is_compiling() and validate is not False:
+        elif _asserts(labels, validate):
             assert_later((low >= 0) & (high < num_classes), f"labels out of range: {hint}")
     return labels
 
@@ -66,6 +66,11 @@ def looks(tensor: torch.Tensor, validate: bool | None) -> bool:
     return validate is not False and (readable(tensor) or asked)
 
 
+def _asserts(tensor: torch.Tensor, validate: bool | None) -> bool:
+    """Whether values that are not read are asserted by the device: not on the CPU, where a tensor that cannot be read is one inside torch.func."""
+    return validate is not False and not torch.compiler.is_compiling() and tensor.device.type not in ("cpu", "meta")
+
+
 def _finite(tensor: torch.Tensor) -> torch.Tensor:
     """Whether all values are finite. Their sum is, as a rule, if they are; only if it is not, each of them is looked at."""
     total = torch.isfinite(tensor.sum())
@@ -76,5 +81,5 @@ def _check_finite(tensor: torch.Tensor, message: str, hint: str, validate: bool 
     if looks(tensor, validate):
         if not bool(_finite(tensor.detach())):
             raise ValueError(f"{message} in {describe(tensor)}: {hint}")
-    elif validate is not False and not torch.compiler.is_compiling() and tensor.device.type != "meta" and tensor.device.type != "cpu":
+    elif _asserts(tensor, validate):
         assert_later(torch.isfinite(tensor.detach()).all(), message)

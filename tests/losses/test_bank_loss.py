@@ -1,0 +1,689 @@
+"""The loss with a class bank: several views at once are the hosts' sequence of updates and scores, in value, gradient and state."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional as F
+
+import pairgrad as pg
+from pairgrad.losses import BankLoss, fused
+from pairgrad.losses import views as views_module
+from tests.losses.sequence import sequence
+from tests.losses.test_cross_entropy import Largest
+
+DIM, BATCH, TAU = 64, 4, 0.1
+MANY, FEW = 40, 6  # at least twice the batch, and less: two ways through `views`
+LABELS = {"distinct": (3, 0, 5, 1), "repeated": (3, 0, 3, 3), "equal": (2, 2, 2, 2)}
+# Logits of size 10 with 16 roundings each (tests/tolerances.py), in the loss and, doubled, in the gradient relative to its norm.
+LOSS = {dtype: 16 * 10 * torch.finfo(dtype).eps / 2 for dtype in (torch.float32, torch.float64)}
+
+
+def counts(classes: int) -> list[float]:
+    return [float(2 ** (k % 7) + 1) for k in range(classes)]
+
+
+def views_of(count: int, batch: int = BATCH, dtype: torch.dtype = torch.float64, length: float = 1.7) -> torch.Tensor:
+    return (length * F.normalize(torch.randn(count, batch, DIM, dtype=torch.float64), dim=-1)).to(dtype)
+
+
+def warm(loss: BankLoss) -> BankLoss:
+    """Some classes have samples, 0 .. 3 of them; the others are unseen."""
+    bank = loss.bank
+    features = F.normalize(torch.randn(12, bank.dim, dtype=torch.float64) + 0.3, dim=1).to(bank.sums.dtype)
+    bank.update(features, torch.arange(12) % 4)
+    return loss
+
+
+def run(loss: BankLoss, views: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Losses (V, B) and the gradient of each, (V, B, p)."""
+    leaf = views.clone().requires_grad_()
+    rows = loss.rows(leaf, labels)
+    return rows.detach(), torch.autograd.grad(rows.sum(), leaf)[0]
+
+
+def agree(got: tuple[torch.Tensor, torch.Tensor], want: tuple[torch.Tensor, torch.Tensor], tolerance: float) -> None:
+    """`want` by torch's cross-entropy, whose p - 1 is rounded as 1 is: relative to the pull of a whole class, which is 1 / tau, where a loss is small."""
+    torch.testing.assert_close(got[0], want[0], rtol=tolerance, atol=tolerance)
+    error = (got[1] - want[1]).norm(dim=-1) / want[1].norm(dim=-1).clamp_min(1.0)
+    assert error.max() <= 4 * tolerance, error
+
+
+def same_state(a: pg.ClassBank, b: pg.ClassBank) -> None:
+    """Equal bits: the same sums are formed in the same order."""
+    for name, tensor in a.state_dict().items():
+        assert torch.equal(tensor, b.state_dict()[name]), name
+    assert torch.equal(a.concentration, b.concentration)
+    assert torch.equal(a.mean_direction, b.mean_direction)
+
+
+# The sequence -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("views", "classes", "labels", "normalize", "score"),
+    [
+        (1, MANY, "distinct", True, "after-update"),
+        (2, MANY, "distinct", True, "after-update"),
+        (2, MANY, "repeated", False, "after-update"),
+        (2, MANY, "equal", True, "after-update"),
+        (3, MANY, "repeated", True, "after-update"),
+        (1, FEW, "repeated", False, "after-update"),
+        (2, FEW, "repeated", True, "after-update"),
+        (3, FEW, "distinct", False, "after-update"),
+        (2, FEW, "equal", True, "after-update"),
+        (1, MANY, "repeated", True, "before-update"),
+        (2, MANY, "repeated", True, "before-update"),
+        (3, FEW, "distinct", False, "before-update"),
+    ],
+)
+def test_equals_the_sequence(views: int, classes: int, labels: str, normalize: bool, score: str, dtype: torch.dtype) -> None:
+    """Two steps, so that the second meets classes the first has seen; among the others some are unseen."""
+    loss = warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), normalize=normalize, score=score, dtype=dtype))
+    bank = copy.deepcopy(loss.bank)
+    for step in range(2):
+        batch, own = views_of(views, dtype=dtype), (torch.tensor(LABELS[labels]) + step) % classes
+        got = run(loss, batch, own)
+        want = sequence(bank, batch, own, temperature=TAU, log_prior=loss.log_prior, normalize=normalize, before=score == "before-update")
+        agree(got, want, LOSS[dtype] * (1 if normalize else 1.7))
+        same_state(loss.bank, bank)
+
+
+@pytest.mark.parametrize(("classes", "tile"), [(MANY, 7), (MANY, 1), (FEW, 4), (MANY, 39)])
+def test_the_result_does_not_depend_on_the_tiles(classes: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch's classes in several tiles and some tiles without them, for one, two and three views."""
+    monkeypatch.setattr(fused, "_SMALLEST_TILE", tile)
+    monkeypatch.setattr(fused, "_EAGER_TILE", 1)
+    for views in (1, 2, 3):
+        loss = warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), dtype=torch.float64))
+        bank = copy.deepcopy(loss.bank)
+        batch, labels = views_of(views), torch.tensor(LABELS["repeated"])
+        assert loss._plan(batch.requires_grad_()).tile == tile
+        agree(run(loss, batch, labels), sequence(bank, batch, labels, temperature=TAU, log_prior=loss.log_prior), LOSS[torch.float64])
+        same_state(loss.bank, bank)
+
+
+def test_tiles_grow_with_few_rows_and_shrink_with_many() -> None:
+    classes = 2 * fused._EAGER_TILE // 64
+    loss = BankLoss(classes, 2)
+    assert loss._plan(torch.zeros(2, 32, 2)).tile == fused._EAGER_TILE // 64
+    assert loss._plan(torch.zeros(2, fused._EAGER_TILE, 2)).tile == fused._SMALLEST_TILE
+    assert loss._plan(torch.zeros(1, 1, 2)).tile == classes
+
+
+@pytest.mark.parametrize("classes", [MANY, FEW])
+@pytest.mark.parametrize(
+    "bank_options",
+    [
+        {"unseen": "uniform"},
+        {"decay": 0.5},
+        {"memory": "two-epochs"},
+        {"concentration": "mle", "cap": 500.0},
+        {"small_samples": "unbiased"},
+    ],
+    ids=str,
+)
+def test_options_of_the_bank(bank_options: dict[str, Any], classes: int) -> None:
+    loss = warm(BankLoss(classes, DIM, temperature=TAU, dtype=torch.float64, **bank_options))
+    bank = copy.deepcopy(loss.bank)
+    for step in range(2):
+        batch, labels = views_of(2), torch.tensor(LABELS["repeated"]) + step
+        agree(run(loss, batch, labels), sequence(bank, batch, labels, temperature=TAU), LOSS[torch.float64])
+        for name, tensor in loss.bank.state_dict().items():
+            torch.testing.assert_close(tensor, bank.state_dict()[name], rtol=1e-14, atol=1e-14)
+        if loss.bank.memory == "two-epochs":
+            for each in (loss.bank, bank):
+                each.start_epoch(generator=torch.Generator().manual_seed(step))
+
+
+@pytest.mark.parametrize("batch", [2, 4, 40])
+@pytest.mark.parametrize("classes", [MANY, 600])
+def test_long_features_are_not_taken_for_short_ones(classes: int, batch: int) -> None:
+    """PATT's regime: ||f|| = 20 at tau = 0.1, concentrations at the cap, in float32. The bound is the length of a row, not of a column: 20 / 8 sqrt(B)."""
+    single, double = (BankLoss(classes, DIM, temperature=TAU, normalize=False, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    double.load_state_dict({name: tensor.double() for name, tensor in single.state_dict().items()})
+    views = 20 / math.sqrt(DIM) * torch.randn(2, batch, DIM).sign()
+    labels = torch.arange(batch) % 7
+    got, want = run(single, views, labels), run(double, views.double(), labels)
+    tolerance = 16 * 200 * torch.finfo(torch.float32).eps / 2
+    torch.testing.assert_close(got[0].double(), want[0], rtol=tolerance, atol=tolerance)
+    assert (got[1].double() - want[1]).norm() <= 4 * tolerance * want[1].norm()
+    assert single._plan(views.requires_grad_()).fixed is False
+
+
+@pytest.mark.parametrize("classes", [MANY, FEW])
+def test_the_running_maximum_of_an_early_view_may_be_a_class_of_the_batch(classes: int) -> None:
+    """Every sample looks like the class of the next one, so the largest logit is neither the label's nor outside the batch; ||f|| / tau = 800."""
+    loss = BankLoss(classes, DIM, temperature=TAU, normalize=False, class_counts=counts(classes), dtype=torch.float64, cap=2000.0)
+    directions = F.normalize(torch.randn(4, DIM, dtype=torch.float64), dim=1)
+    for _ in range(30):  # so that two more samples do not turn a class around
+        loss.bank.update(80 * directions, torch.arange(4))
+    bank = copy.deepcopy(loss.bank)
+    views = 80 * directions.roll(-1, 0) + views_of(2)
+    labels = torch.arange(4)
+    assert not loss._plan(views.requires_grad_()).fixed
+    want = sequence(bank, views, labels, temperature=TAU, log_prior=loss.log_prior, normalize=False)
+    assert bool((want[0] > 1).all())
+    agree(run(loss, views.detach(), labels), want, 80 * LOSS[torch.float64])
+
+
+def test_features_of_any_scale_when_normalised() -> None:
+    """The loss does not depend on the length, and the gradient is orthogonal to the feature and falls with it."""
+    results = []
+    for scale in (1e-3, 1.0, 1e4):
+        torch.manual_seed(1)
+        loss = warm(BankLoss(MANY, DIM, temperature=TAU, dtype=torch.float64))
+        views = scale * views_of(2)
+        rows, gradient = run(loss, views, torch.tensor(LABELS["repeated"]))
+        assert (gradient * views).sum(-1).abs().max() <= 1e-13
+        results.append((rows, gradient * scale))
+    for other in (results[0], results[2]):
+        agree(other, results[1], LOSS[torch.float64])
+
+
+def test_a_zero_feature_is_no_disaster() -> None:
+    loss = warm(BankLoss(MANY, DIM, temperature=TAU))
+    views = views_of(2, dtype=torch.float32)
+    views[1, 2] = 0
+    rows, gradient = run(loss, views, torch.tensor(LABELS["distinct"]))
+    assert bool(rows.isfinite().all())
+    assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("classes", [MANY, FEW])
+def test_evaluation_does_not_update(classes: int) -> None:
+    loss = warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), dtype=torch.float64)).eval()
+    before = copy.deepcopy(loss.bank)
+    views, labels = views_of(2), torch.tensor(LABELS["repeated"])
+    got = run(loss, views, labels)
+    agree(got, sequence(loss.bank, views, labels, temperature=TAU, log_prior=loss.log_prior, update=False), LOSS[torch.float64])
+    same_state(loss.bank, before)
+    loss.train()(views, labels)
+    assert loss.bank.counts.sum() == before.counts.sum() + 8
+
+
+def test_without_gradients() -> None:
+    """no_grad: the same losses, the same update."""
+    torch.manual_seed(3)
+    first, second = (warm(BankLoss(MANY, DIM, temperature=TAU, generator=torch.Generator().manual_seed(1))) for _ in range(2))
+    second.load_state_dict(first.state_dict())
+    views, labels = views_of(2, dtype=torch.float32), torch.tensor(LABELS["repeated"])
+    want, _ = run(first, views, labels)
+    with torch.no_grad():
+        rows = second.rows(views.clone().requires_grad_(), labels)
+    assert not rows.requires_grad
+    torch.testing.assert_close(rows, want, rtol=1e-6, atol=1e-6)
+    same_state(first.bank, second.bank)
+    assert not second(views, labels).requires_grad
+
+
+# Arms -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [MANY, FEW])
+@pytest.mark.parametrize("name", ["arfr", "original", "consistent", "scott", "log-miller"])
+def test_every_arm_is_its_sequence(name: str, classes: int) -> None:
+    loss = warm(BankLoss(classes, 16, temperature=TAU, realization=name, dtype=torch.float64))
+    bank = copy.deepcopy(loss.bank)
+    views, labels = F.normalize(torch.randn(2, BATCH, 16, dtype=torch.float64), dim=-1), torch.tensor(LABELS["repeated"])
+    got, want = run(loss, views, labels), sequence(bank, views, labels, temperature=TAU, realization=name)
+    # capped concentrations: values of size 1e5 are subtracted by most of them
+    agree(got, want, 1e4 * LOSS[torch.float64])
+
+
+@pytest.mark.parametrize("name", ["original", "consistent", "arfr", "scott"])
+def test_every_arm_in_float32(name: str) -> None:
+    """The recurrences are evaluated in float64 and rounded once: at moderate concentrations all of them have the accuracy of float32."""
+    single, double = (
+        BankLoss(MANY, 16, temperature=0.5, realization=name, cap=50.0, dtype=dtype) for dtype in (torch.float32, torch.float64)
+    )
+    double.load_state_dict({key: tensor.double() for key, tensor in single.state_dict().items()})
+    views, labels = torch.randn(2, BATCH, 16), torch.tensor(LABELS["repeated"])
+    got, want = run(single, views, labels), run(double, views.double(), labels)
+    torch.testing.assert_close(got[0].double(), want[0], rtol=1e-5, atol=1e-6)  # a score subtracts radii of 50 in scott
+    assert (got[1].double() - want[1]).norm() <= 1e-5 * want[1].norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_original_and_consistent_differ_in_their_gradients_alone(dtype: torch.dtype) -> None:
+    """p = 128 at radii of 64 nu, where the paper's defect is 1.57e-2: equal bits in scores and losses, one argument apart."""
+    cap = 64.0 * 63
+    views = F.normalize(torch.randn(2, BATCH, 128, dtype=torch.float64), dim=-1).to(dtype)
+    labels = torch.tensor(LABELS["distinct"])
+    found = {}
+    for name in ("original", "consistent", "paired"):
+        loss = BankLoss(MANY, 128, temperature=TAU, realization=name, cap=cap, dtype=dtype, generator=torch.Generator().manual_seed(2))
+        scores = loss.scores(views[0])
+        rows, gradient = run(loss, views[:1], labels)  # one sample per class: R = 1, and with it the cap
+        assert loss.bank.concentration[labels].tolist() == [cap] * 4
+        found[name] = scores, rows, gradient
+    assert torch.equal(found["original"][0], found["consistent"][0])
+    assert torch.equal(found["original"][1], found["consistent"][1])
+    # every gradient of this loss is a sum of radial ones; the label's class is capped, and so is its defect
+    defect = (found["original"][2] - found["consistent"][2]).norm() / found["consistent"][2].norm()
+    assert 1e-3 < defect < 0.1
+    # and only the finite recurrence is that far from the potential itself
+    assert not torch.equal(found["paired"][1], found["original"][1])
+
+
+def test_the_gradient_in_the_radius_has_the_published_defect() -> None:
+    """A class against one that is uniform: the loss depends on one radius of 64 nu; the supplied slope is 1, the derivative 0.984317."""
+    nu, views = 63, F.normalize(torch.randn(1, 1, 128, dtype=torch.float64), dim=-1)
+    slopes = []
+    for name in ("original", "consistent"):
+        loss = BankLoss(
+            2, 128, temperature=1.0, realization=name, cap=64.0 * nu - 1, normalize=False, unseen="uniform", dtype=torch.float64
+        )
+        rows, gradient = run(loss, views, torch.tensor([0]))
+        away = -torch.expm1(-rows).item()  # 1 - p_y
+        # d loss / d r_0 = -(1 - p) slope(r_0), and of the uniform class (1 - p) slope(1), which both have alike
+        small = pg.potential(128, name).slope(torch.ones(1, dtype=torch.float64)).item()
+        slopes.append(small - (gradient * views).sum().item() / away)
+    assert slopes[0] == pytest.approx(1.0, abs=1e-9)
+    assert slopes[1] == pytest.approx(0.984317, abs=1e-6)
+    assert slopes[0] - slopes[1] == pytest.approx(1.57e-2, rel=5e-3)
+
+
+@pytest.mark.parametrize("classes", [MANY, FEW])
+@pytest.mark.parametrize("score", ["after-update", "before-update"])
+def test_expanded_geometry(classes: int, score: str) -> None:
+    options: dict[str, Any] = {"temperature": TAU, "class_counts": counts(classes), "score": score, "dtype": torch.float64, "cap": 1e3}
+    factorised = warm(BankLoss(classes, DIM, **options))
+    expanded = BankLoss(classes, DIM, geometry="expanded", **options)
+    expanded.load_state_dict(factorised.state_dict())
+    views, labels = views_of(2), torch.tensor(LABELS["repeated"])
+    agree(run(expanded, views, labels), run(factorised, views, labels), 1e3 * LOSS[torch.float64])  # radii of 1e3 are rounded
+    same_state(expanded.bank, factorised.bank)
+
+
+def test_geometry_dtype() -> None:
+    """Scores and loss in float64 against a float32 bank: the error of the float32 product is gone."""
+    single = warm(BankLoss(MANY, DIM, temperature=TAU))
+    wide = BankLoss(MANY, DIM, temperature=TAU, geometry_dtype=torch.float64)
+    wide.load_state_dict(single.state_dict())
+    double = BankLoss(MANY, DIM, temperature=TAU, dtype=torch.float64)
+    double.load_state_dict({name: tensor.double() for name, tensor in single.state_dict().items()})
+    views, labels = views_of(2, dtype=torch.float32), torch.tensor(LABELS["repeated"])
+    got = run(wide, views, labels)
+    assert got[0].dtype == torch.float64
+    assert got[1].dtype == torch.float32
+    want = run(double, views.double(), labels)
+    torch.testing.assert_close(got[0], want[0], rtol=1e-6, atol=1e-6)  # normalised features and sums are still float32
+    assert (got[1].double() - want[1]).norm() <= 2e-6 * want[1].norm()
+    same_state(wide.bank, BankState(single, views, labels).bank)
+    assert wide.scores(views[0]).dtype == torch.float64
+
+
+class BankState:
+    """The bank of a loss after a step, for comparison."""
+
+    def __init__(self, loss: BankLoss, views: torch.Tensor, labels: torch.Tensor) -> None:
+        loss.rows(views, labels)
+        self.bank = loss.bank
+
+
+# Arguments that change later ------------------------------------------------------------------------------------------------
+
+
+def test_temperature_may_be_annealed() -> None:
+    """A plan of an earlier temperature is not used again."""
+    loss = warm(BankLoss(MANY, DIM, temperature=0.5, dtype=torch.float64)).eval()
+    views, labels = views_of(2), torch.tensor(LABELS["distinct"])
+    run(loss, views, labels)
+    loss.temperature = 0.07
+    agree(run(loss, views, labels), sequence(loss.bank, views, labels, temperature=0.07, update=False), 2 * LOSS[torch.float64])
+
+
+def test_prior() -> None:
+    """strength * log(n / sum n); a class without samples cannot win; set later it replaces the first."""
+    sizes = [*range(1, MANY), 0]
+    loss = BankLoss(MANY, DIM, temperature=TAU, class_counts=sizes, prior_strength=0.5, dtype=torch.float64)
+    want = 0.5 * torch.log(torch.tensor(sizes, dtype=torch.float64) / sum(sizes))
+    assert loss.log_prior is not None
+    torch.testing.assert_close(loss.log_prior, want)
+    views, labels = views_of(2), torch.tensor(LABELS["repeated"])
+    bank = copy.deepcopy(loss.bank)
+    agree(run(loss, views, labels), sequence(bank, views, labels, temperature=TAU, log_prior=want), LOSS[torch.float64])
+    assert BankLoss(MANY, DIM).log_prior is None
+    later = BankLoss(MANY, DIM, temperature=TAU, prior_strength=0.5, dtype=torch.float64)
+    later(views, labels)
+    later.load_state_dict({f"bank.{name}": tensor for name, tensor in bank.state_dict().items()})
+    later.set_prior(sizes)
+    agree(run(later, views, labels), sequence(bank, views, labels, temperature=TAU, log_prior=want), LOSS[torch.float64])
+    with pytest.raises(ValueError, match="class_counts must have one number for each of the 40 classes, got 1"):
+        later.set_prior([1.0])
+    with pytest.raises(ValueError, match="class_counts must have one number for each of the 40 classes, got 3"):
+        BankLoss(MANY, DIM, class_counts=[1, 2, 3])
+
+
+def test_half_precision_leaves_bank_and_prior_alone() -> None:
+    loss = BankLoss(MANY, DIM, temperature=TAU, class_counts=counts(MANY))
+    assert loss.log_prior is not None
+    before = loss.log_prior.clone(), loss.bank.sums.clone()
+    loss.half()
+    assert torch.equal(loss.log_prior, before[0])
+    assert torch.equal(loss.bank.sums, before[1])
+    rows = loss.rows(views_of(1, dtype=torch.float16), torch.tensor(LABELS["distinct"]))
+    assert rows.dtype == torch.float32
+    loss.double()
+    assert loss.log_prior.dtype == loss.bank.sums.dtype == torch.float64
+    assert loss.rows(views_of(1), torch.tensor(LABELS["distinct"])).dtype == torch.float64
+
+
+def test_autocast_changes_nothing() -> None:
+    views, labels = views_of(2, dtype=torch.float32), torch.tensor(LABELS["repeated"])
+    results = []
+    for enabled in (False, True):
+        loss = BankLoss(MANY, DIM, temperature=TAU, generator=torch.Generator().manual_seed(4))
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            results.append((loss.rows(views, labels), loss.scores(views[0]), loss.bank.sums.clone()))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+# Derivatives ------------------------------------------------------------------------------------------------------------
+
+
+def test_gradcheck_in_evaluation_mode() -> None:
+    for classes, batch in ((5, 1), (3, 2)):
+        loss = BankLoss(classes, 4, temperature=0.4, class_counts=counts(classes), dtype=torch.float64).eval()
+        labels = torch.arange(batch)
+        views = torch.randn(2, batch, 4, dtype=torch.float64, requires_grad=True)
+        assert gradcheck(lambda v, loss=loss, labels=labels: loss.rows(v, labels), views)
+        assert gradgradcheck(lambda v, loss=loss, labels=labels: loss(v, labels), views, fast_mode=True)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("classes", [MANY, FEW])
+def test_second_derivatives_after_an_update(classes: int, normalize: bool) -> None:
+    """Of a gradient penalty, against the graph that the expanded geometry records for the same states."""
+    options: dict[str, Any] = {
+        "temperature": 0.5,
+        "normalize": normalize,
+        "class_counts": counts(classes),
+        "dtype": torch.float64,
+        "cap": 50.0,
+    }
+    fused = warm(BankLoss(classes, DIM, **options))
+    recorded = BankLoss(classes, DIM, geometry="expanded", **options)
+    recorded.load_state_dict(fused.state_dict())
+    views, labels = views_of(2), torch.tensor(LABELS["repeated"])
+    found = []
+    for loss in (fused, recorded):
+        leaf = views.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(leaf, labels), leaf, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.square().sum(), leaf)
+        found.append((gradient.detach(), second))
+    for got, want in zip(*found, strict=True):
+        assert (got - want).norm() <= 1e-9 * want.norm()
+
+
+def test_second_derivatives_need_the_bank_as_it_was() -> None:
+    loss = warm(BankLoss(MANY, DIM, temperature=TAU))
+    views, labels = views_of(2, dtype=torch.float32).requires_grad_(), torch.tensor(LABELS["distinct"])
+    value = loss(views, labels)
+    loss(views, labels)
+    torch.autograd.grad(value, views, retain_graph=True)
+    with pytest.raises(RuntimeError, match="the class bank was updated between forward and a backward with create_graph=True"):
+        torch.autograd.grad(value, views, create_graph=True)
+    before = BankLoss(MANY, DIM, temperature=TAU, score="before-update")
+    value = before(views, labels)
+    before.eval()  # too late: the states are gone whatever the mode is now
+    with pytest.raises(RuntimeError, match="a second derivative is not available with score='before-update'"):
+        torch.autograd.grad(value, views, create_graph=True)
+    (gradient,) = torch.autograd.grad(before(views, labels), views, create_graph=True)
+    assert gradient.requires_grad
+
+
+def test_torch_func_and_forward_mode() -> None:
+    """No derivative is lost on the way through the fused pass: grad, vmap and jvp in evaluation mode, dual numbers in training mode too."""
+    loss = warm(BankLoss(FEW, DIM, temperature=TAU, class_counts=counts(FEW), dtype=torch.float64)).eval()
+    views, labels = views_of(2), torch.tensor(LABELS["repeated"])
+    direction = torch.randn_like(views)
+    rows, want = run(loss, views, labels)
+    torch.testing.assert_close(torch.func.grad(lambda v: loss.rows(v, labels).sum())(views), want)
+    torch.testing.assert_close(torch.func.vmap(lambda v: loss.rows(v, labels))(views[None])[0], rows)
+    value, tangent = torch.func.jvp(lambda v: loss.rows(v, labels).sum(), (views,), (direction,))
+    torch.testing.assert_close(value, rows.sum())
+    torch.testing.assert_close(tangent, (want * direction).sum())
+    other = copy.deepcopy(loss).train()
+    _, want = run(loss.train(), views, labels)
+    with torch.autograd.forward_ad.dual_level():
+        result = other.rows(torch.autograd.forward_ad.make_dual(views, direction), labels).sum()
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(result).tangent, (want * direction).sum())
+    same_state(loss.bank, other.bank)
+
+
+def test_second_backward_with_retain_graph() -> None:
+    """The public code cannot; here the gradient is kept as it was, also when other losses were taken from the bank."""
+    loss = warm(BankLoss(MANY, DIM, temperature=TAU, realization="original"))
+    views, labels = views_of(2, dtype=torch.float32).requires_grad_(), torch.tensor(LABELS["repeated"])
+    value = loss(views, labels)
+    (first,) = torch.autograd.grad(value, views, retain_graph=True)
+    loss(views, labels)
+    (second,) = torch.autograd.grad(value, views)
+    assert torch.equal(first, second)
+
+
+# Interface --------------------------------------------------------------------------------------------------------------
+
+
+def test_reductions_and_shapes_of_views() -> None:
+    views, labels = views_of(2), torch.tensor(LABELS["repeated"])
+    made = {
+        r: BankLoss(FEW, DIM, reduction=r, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) for r in ("mean", "sum", "none")
+    }
+    rows = made["none"](views, labels)
+    assert rows.shape == (2, BATCH)
+    torch.testing.assert_close(made["sum"](views, labels), rows.sum())
+    torch.testing.assert_close(made["mean"](list(views), labels), rows.mean())
+    assert BankLoss(FEW, DIM, reduction="none", dtype=torch.float64)(views[0], labels).shape == (1, BATCH)
+    tied = views[0].clone().requires_grad_()
+    made["mean"].eval()((tied, 2 * tied), labels).backward()
+    assert tied.grad is not None
+    assert bool((tied.grad.abs().amax(1) > 0).all())
+
+
+def test_scores() -> None:
+    """Without prior and update, differentiable also after the bank has gone on."""
+    loss = warm(BankLoss(FEW, DIM, temperature=TAU, class_counts=counts(FEW), dtype=torch.float64))
+    features = views_of(1)[0].requires_grad_()
+    before = copy.deepcopy(loss.bank)
+    scores = loss.scores(features)
+    same_state(loss.bank, before)
+    want = pg.vmf_scores(F.normalize(features, dim=1), before, TAU)
+    torch.testing.assert_close(scores, want)
+    loss(features.detach(), torch.tensor(LABELS["distinct"]))
+    torch.testing.assert_close(torch.autograd.grad(scores.sum(), features)[0], torch.autograd.grad(want.sum(), features)[0])
+    raw = BankLoss(FEW, DIM, temperature=TAU, normalize=False, dtype=torch.float64)
+    torch.testing.assert_close(raw.scores(features), pg.vmf_scores(features, raw.bank, TAU))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_soft_targets(normalize: bool) -> None:
+    """Against probabilities, with the prior, without update; differentiable, twice, after the bank has gone on."""
+    loss = warm(BankLoss(FEW, DIM, temperature=TAU, class_counts=counts(FEW), normalize=normalize, dtype=torch.float64))
+    features, labels = views_of(1)[0].requires_grad_(), torch.tensor(LABELS["distinct"])
+    targets = torch.softmax(torch.randn(BATCH, FEW, dtype=torch.float64), 1)
+    before = copy.deepcopy(loss.bank)
+    got = loss.soft(features, targets)
+    same_state(loss.bank, before)
+    scores = pg.vmf_scores(F.normalize(features, dim=1) if normalize else features, before, TAU)
+    want = F.cross_entropy(scores + loss.log_prior, targets)
+    torch.testing.assert_close(got, want)
+    loss(features.detach(), labels)
+    (ours,), (theirs,) = (torch.autograd.grad(value, features, create_graph=True) for value in (got, want))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(g.square().sum(), features)[0] for g in (ours, theirs)))
+
+
+@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
+def test_copies_go_on_alike(way: str) -> None:
+    """Equal bits in the next step: class state and cached quantities come along; the original is not touched by the copy."""
+    loss = warm(BankLoss(MANY, DIM, temperature=TAU, class_counts=counts(MANY), realization="arfr"))
+    views, labels = views_of(2, dtype=torch.float32), torch.tensor(LABELS["repeated"])
+    loss(views, labels)
+    if way == "state_dict":
+        other = BankLoss(MANY, DIM, temperature=TAU, class_counts=counts(MANY), realization="arfr")
+        other.load_state_dict(loss.state_dict())
+    else:
+        other = copy.deepcopy(loss) if way == "deepcopy" else pickle.loads(pickle.dumps(loss))
+        assert other.potential == loss.potential
+    assert {"bank.sums", "bank.compensation", "bank.counts"} <= set(loss.state_dict())
+    before = copy.deepcopy(loss.bank)
+    views = views_of(2, dtype=torch.float32)
+    got = run(other, views, labels)
+    same_state(loss.bank, before)
+    want = run(loss, views, labels)
+    assert torch.equal(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+    same_state(loss.bank, other.bank)
+
+
+def test_repr() -> None:
+    text = repr(BankLoss(FEW, DIM, class_counts=counts(FEW), realization="arfr"))
+    assert "temperature=0.1, realization='arfr', normalize=True, score='after-update', prior=True" in text
+    assert "ClassBank(6, 64" in text
+
+
+def test_errors_change_nothing() -> None:
+    loss = warm(BankLoss(FEW, DIM, temperature=TAU))
+    before = copy.deepcopy(loss.bank)
+    views, labels = views_of(2, dtype=torch.float32), torch.tensor(LABELS["distinct"])
+    wrong = views.clone()
+    wrong[1, 2, 3] = torch.nan
+    for features, targets, error, message in (
+        (wrong, labels, ValueError, "features must be finite, got NaN or infinity"),
+        (views, labels + 4, ValueError, r"labels must lie in \[0, 5\], got values from 4 to 9"),
+        (views, labels[:3], ValueError, r"labels must have shape \(4,\), one per row of features"),
+        (views, labels.float(), TypeError, "labels must be an integer torch tensor"),
+        (views[..., :5], labels, ValueError, "features must have shape"),
+        (views[None], labels, ValueError, r"features must have shape \(batch, dim\) or \(views, batch, dim\)"),
+        ([views[0], views[1, :2]], labels, ValueError, "features must be views of one batch, tensors of one shape"),
+        ([views[0], "view"], labels, ValueError, "features must be views of one batch, tensors of one shape"),
+    ):
+        with pytest.raises(error, match=message):
+            loss(features, targets)
+        same_state(loss.bank, before)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"temperature": 0.0}, ValueError, "temperature must be a positive finite number"),
+        ({"temperature": torch.tensor(0.1)}, TypeError, "temperature of a loss with a bank must be a number"),
+        ({"score": "now"}, ValueError, "score must be one of 'after-update', 'before-update', got 'now'"),
+        ({"geometry": "dense"}, ValueError, "geometry must be one of"),
+        ({"reduction": "avg"}, ValueError, "reduction must be one of"),
+        ({"realization": "exact"}, ValueError, "realization must be one of"),
+        ({"realization": pg.potential(10)}, ValueError, "realization must be a potential of dim=64"),
+        ({"compile": 3}, TypeError, "compile must be True, False or a mode of torch.compile, got 3"),
+        ({"memory": "short"}, ValueError, "memory must be one of"),
+        ({"class_counts": [0.0] * FEW}, ValueError, "class_counts must have a positive entry"),
+    ],
+    ids=lambda v: str(v)[:40] if isinstance(v, dict) else "",
+)
+def test_wrong_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        BankLoss(FEW, DIM, **options)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_tensor_has_a_row_per_sample_and_class(count: int) -> None:
+    """Neither (V, B, K, p) nor (B, K, p), and no one-hot matrix: beside the (V, B, K) scores nothing exceeds the class rows."""
+    classes, batch = 512, 8
+    loss = BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes))
+    views, labels = views_of(count, batch, torch.float32).requires_grad_(), torch.randint(0, classes, (batch,))
+    with Largest() as seen:
+        loss(views, labels).backward()
+    assert seen.elements <= classes * DIM
+    assert not any(classes in shape and DIM in shape and len(shape) > 2 and max(shape[:-2]) > 1 for shape in seen.shapes)
+    assert (classes, batch) not in seen.shapes
+    assert any(shape[-1:] == (classes,) and math.prod(shape[:-1]) == count * batch for shape in seen.shapes)
+
+
+# Compiled ---------------------------------------------------------------------------------------------------------------
+
+
+def compiled_pair(classes: int, **options: Any) -> tuple[BankLoss, BankLoss]:
+    torch._dynamo.reset()
+    eager = warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), **options))
+    compiled = BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), compile=True, **options)
+    compiled.load_state_dict(eager.state_dict())
+    return eager, compiled
+
+
+def check_compiled(eager: BankLoss, compiled: Any, views: int) -> None:
+    """Twice, so that the second step starts from a bank that compiled code has written."""
+    for step in range(2):
+        batch, labels = views_of(views, dtype=torch.float32), torch.tensor(LABELS["repeated"]) + step
+        want, leaf = run(eager, batch, labels), batch.clone().requires_grad_()
+        value = compiled(leaf, labels)
+        torch.testing.assert_close(value.detach(), want[0].mean(), rtol=LOSS[torch.float32], atol=0)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        assert (gradient * want[0].numel() - want[1]).norm() <= 4 * LOSS[torch.float32] * want[1].norm()
+
+
+def test_compiled_step_is_the_eager_one() -> None:
+    eager, compiled = compiled_pair(MANY)
+    check_compiled(eager, compiled, 2)
+    assert torch.equal(eager.bank.counts, compiled.bank.counts)
+    torch.testing.assert_close(eager.bank.sums, compiled.bank.sums, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(eager.bank.concentration, compiled.bank.concentration, rtol=1e-4, atol=0)
+    assert compiled._compiled is not None
+    assert copy.deepcopy(compiled)._compiled is None
+    assert pickle.loads(pickle.dumps(compiled))._compiled is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("classes", "views", "options"),
+    [
+        (MANY, 1, {}),
+        (FEW, 2, {}),
+        (MANY, 3, {"normalize": False}),
+        (MANY, 2, {"score": "before-update"}),
+        (MANY, 2, {"realization": "arfr"}),
+        (MANY, 2, {"memory": "two-epochs"}),
+    ],
+    ids=str,
+)
+def test_other_compiled_steps(classes: int, views: int, options: dict[str, Any]) -> None:
+    check_compiled(*compiled_pair(classes, **options), views)
+
+
+@pytest.mark.slow
+def test_compiled_evaluation_and_second_derivatives() -> None:
+    eager, compiled = compiled_pair(MANY)
+    check_compiled(eager.eval(), compiled.eval(), 2)
+    leaf = views_of(2, dtype=torch.float32).requires_grad_()
+    (gradient,) = torch.autograd.grad(compiled(leaf, torch.tensor(LABELS["distinct"])), leaf, create_graph=True)
+    assert gradient.requires_grad
+
+
+@pytest.mark.slow
+def test_a_module_compiled_from_outside() -> None:
+    eager, other = compiled_pair(MANY)
+    other.compile_mode = False
+    check_compiled(eager, pg.compile(other), 2)
+    assert torch.equal(eager.bank.counts, other.bank.counts)
+
+
+@pytest.mark.slow
+def test_compiled_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a size, tiles are compiled instead of the whole step."""
+    monkeypatch.setattr(fused, "_COMPILED_WHOLE", 1000)
+    monkeypatch.setattr(fused, "_COMPILED_TILE", 1)
+    views_module._compiled_visit.cache_clear()
+    eager, compiled = compiled_pair(600)
+    plan = compiled._plan(views_of(2, dtype=torch.float32).requires_grad_())
+    assert plan.compiled_tiles
+    assert plan.tile == 256
+    check_compiled(eager, compiled, 2)
+    assert compiled._compiled is None

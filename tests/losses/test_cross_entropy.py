@@ -1,0 +1,662 @@
+"""`vmf_cross_entropy` is torch's cross-entropy of `vmf_scores` plus a prior: in value and in every gradient, with every option, and without the matrix."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+import pairgrad as pg
+from pairgrad.losses import fused
+
+TAU = 0.2
+DIM, CLASSES, BATCH = 64, 11, 5
+LABELS = (0, 3, 10, 3, 7)
+# Sums of some ten terms in another order, and exponentials of logits of size 10: a hundred roundings.
+FLOAT64 = 100 * torch.finfo(torch.float64).eps
+
+
+class Problem:
+    """Leaves of one evaluation, equal for equal seeds."""
+
+    def __init__(
+        self,
+        *,
+        dtype: torch.dtype = torch.float64,
+        dim: int = DIM,
+        classes: int = CLASSES,
+        batch: int = BATCH,
+        length: float = 1.0,
+        learned: bool = True,
+        prior: bool = True,
+        tensor_temperature: bool = True,
+        seed: int = 0,
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+
+        def leaf(value: torch.Tensor, wanted: bool = True) -> torch.Tensor:
+            return value.to(dtype).requires_grad_(wanted)
+
+        def randn(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        self.features = leaf(length * F.normalize(randn(batch, dim), dim=1))
+        rows = randn(classes, dim)
+        rows[0] = self.features.detach()[0].double() + rows[0] / dim  # a class that wins
+        self.rows = leaf(rows, learned)
+        self.concentration = leaf(10 ** (4 * torch.rand(classes, generator=generator, dtype=torch.float64)), learned)
+        self.temperature: Any = leaf(torch.tensor(TAU, dtype=torch.float64), learned) if tensor_temperature else TAU
+        self.prior = leaf(torch.log_softmax(torch.linspace(0, 3, classes, dtype=torch.float64), 0), learned) if prior else None
+
+    @property
+    def state(self) -> pg.ClassState:
+        return pg.ClassState(self.rows, self.concentration)
+
+    @property
+    def leaves(self) -> list[torch.Tensor]:
+        every = [self.features, self.rows, self.concentration, self.temperature, self.prior]
+        return [t for t in every if isinstance(t, torch.Tensor) and t.requires_grad]
+
+    def loss(self, labels: torch.Tensor, **options: Any) -> torch.Tensor:
+        return pg.vmf_cross_entropy(self.features, labels, self.state, self.temperature, self.prior, **options)
+
+    def plain(self, labels: torch.Tensor, realization: str = "paired", **options: Any) -> torch.Tensor:
+        """What it has to equal."""
+        scores = pg.vmf_scores(self.features, self.state, self.temperature, realization)
+        return F.cross_entropy(scores if self.prior is None else scores + self.prior, labels, **options)
+
+
+def careful(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Loss per row as log(1 + odds of the others): unlike torch's, right to the last digits where it is small."""
+    own = torch.zeros_like(logits, dtype=torch.bool).scatter(1, labels[:, None], True)
+    odds = torch.logsumexp(logits.masked_fill(own, -torch.inf), 1) - logits.gather(1, labels[:, None])[:, 0]
+    return torch.logaddexp(torch.zeros_like(odds), odds)
+
+
+def compare(
+    got: torch.Tensor, want: torch.Tensor, got_leaves: list[torch.Tensor], want_leaves: list[torch.Tensor], tolerance: float = FLOAT64
+) -> None:
+    """Values, and gradients element by element, relative to the largest of each tensor."""
+    assert got.shape == want.shape
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+    cotangent = torch.linspace(0.5, 1.5, got.numel(), dtype=got.dtype).reshape(got.shape)
+    gradients = zip(torch.autograd.grad(got, got_leaves, cotangent), torch.autograd.grad(want, want_leaves, cotangent), strict=True)
+    for number, (ours, theirs) in enumerate(gradients):
+        assert ours.shape == theirs.shape
+        error = (ours - theirs).abs().max() / theirs.abs().max()
+        assert error <= tolerance, f"gradient {number}: relative error {error:.3g} > {tolerance:.3g}\n{ours}\n{theirs}"
+
+
+def hard(*, ignored: bool = False) -> torch.Tensor:
+    labels = torch.tensor(LABELS)
+    if ignored:
+        labels[[1, 4]] = -100
+    return labels
+
+
+def soft(seed: int = 1) -> torch.Tensor:
+    return torch.softmax(torch.randn(BATCH, CLASSES, generator=torch.Generator().manual_seed(seed), dtype=torch.float64), 1)
+
+
+WEIGHT = 0.1 + torch.linspace(0, 1, CLASSES, dtype=torch.float64)
+
+# Every value of an option meets every value of every other one in some row.
+CASES = [
+    # targets, reduction, weight, smoothing, tile, max_norm, prior, temperature as a tensor
+    ("hard", "mean", None, 0.0, None, None, True, True),
+    ("hard", "sum", WEIGHT, 0.1, 1, 1.5, False, False),
+    ("hard", "none", None, 0.1, 3, None, True, False),
+    ("hard", "none", WEIGHT, 0.0, 7, 1.5, True, True),
+    ("hard", "mean", WEIGHT, 1.0, 11, None, False, True),
+    ("ignored", "mean", WEIGHT, 0.0, 1, None, True, False),
+    ("ignored", "mean", None, 0.1, 7, 1.5, False, True),
+    ("ignored", "sum", None, 0.0, 3, 1.5, True, True),
+    ("ignored", "none", WEIGHT, 0.1, 11, 1.5, True, False),
+    ("ignored", "sum", WEIGHT, 1.0, None, None, True, False),
+    ("soft", "mean", WEIGHT, 0.1, 3, 1.5, True, True),
+    ("soft", "mean", None, 0.0, 1, None, False, False),
+    ("soft", "sum", None, 0.0, 11, 1.5, True, False),
+    ("soft", "none", WEIGHT, 0.0, 7, None, False, True),
+    ("soft", "none", None, 0.1, None, 1.5, True, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("targets", "reduction", "weight", "smoothing", "tile", "max_norm", "prior", "tensor"),
+    CASES,
+    ids=lambda v: "w" if isinstance(v, torch.Tensor) else str(v),
+)
+def test_equals_torch_on_the_scores(
+    targets: str,
+    reduction: str,
+    weight: torch.Tensor | None,
+    smoothing: float,
+    tile: int | None,
+    max_norm: float | None,
+    prior: bool,
+    tensor: bool,
+) -> None:
+    labels = soft() if targets == "soft" else hard(ignored=targets == "ignored")
+    ours, theirs = (Problem(prior=prior, tensor_temperature=tensor) for _ in range(2))
+    options: dict[str, Any] = {"reduction": reduction, "weight": weight, "label_smoothing": smoothing}
+    got = ours.loss(labels, tile=tile, max_norm=max_norm, **options)
+    want = theirs.plain(labels, **options)
+    compare(got, want, ours.leaves, theirs.leaves)
+
+
+@pytest.mark.parametrize("name", ["arfr", "scott", "log-bessel", "original", "consistent"])
+def test_every_realization(name: str) -> None:
+    """With the gradients it supplies, whether or not they are those of its value."""
+    ours, theirs = Problem(), Problem()
+    # log-bessel, scott and the recurrences subtract values of size 1e4, and divide by a radius where the plain path differentiates b
+    compare(ours.loss(hard(), realization=name, tile=3), theirs.plain(hard(), name), ours.leaves, theirs.leaves, 1e4 * FLOAT64)
+
+
+def test_a_positive_ignore_index() -> None:
+    labels = hard()
+    ours, theirs = Problem(), Problem()
+    compare(ours.loss(labels, ignore_index=3), theirs.plain(labels, ignore_index=3), ours.leaves, theirs.leaves)
+    outside = torch.tensor([0, 255, 10, 3, 255])
+    ours, theirs = Problem(), Problem()
+    compare(
+        ours.loss(outside, ignore_index=255, label_smoothing=0.2),
+        theirs.plain(outside, ignore_index=255, label_smoothing=0.2),
+        ours.leaves,
+        theirs.leaves,
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"tile": 4}, {"geometry": "expanded"}], ids=str)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_all_rows_ignored(options: dict[str, Any], smoothing: float) -> None:
+    """0, connected to the graph, where torch gives NaN: an empty batch adds nothing."""
+    problem = Problem()
+    labels = torch.full((BATCH,), -100)
+    loss = problem.loss(labels, label_smoothing=smoothing, **options)
+    assert loss.item() == 0
+    for gradient in torch.autograd.grad(loss, problem.leaves):
+        assert torch.equal(gradient, torch.zeros_like(gradient))
+    assert torch.func.vmap(lambda f: pg.vmf_cross_entropy(f[None], labels[:1], problem.state, TAU))(problem.features.detach()).eq(0).all()
+
+
+def test_no_rows() -> None:
+    problem = Problem(batch=1)
+    features = torch.zeros(0, DIM, dtype=torch.float64, requires_grad=True)
+    for labels in (torch.zeros(0, dtype=torch.int64), torch.zeros(0, CLASSES, dtype=torch.float64)):
+        loss = pg.vmf_cross_entropy(features, labels, problem.state, TAU)
+        assert loss.item() == 0
+        assert torch.autograd.grad(loss, features)[0].shape == (0, DIM)
+        assert pg.vmf_cross_entropy(features, labels, problem.state, TAU, reduction="none").shape == (0,)
+
+
+def test_one_class() -> None:
+    """There is nothing to lose."""
+    problem = Problem(classes=1, prior=False)
+    loss = problem.loss(torch.zeros(BATCH, dtype=torch.int64))
+    assert loss.item() == 0
+    for gradient in torch.autograd.grad(loss, problem.leaves):
+        assert gradient.abs().max() <= 1e-15
+
+
+# Priors that leave classes out --------------------------------------------------------------------------------------------
+
+
+def with_impossible(problem: Problem, classes: list[int]) -> Problem:
+    assert problem.prior is not None
+    prior = problem.prior.detach().clone()
+    prior[classes] = -torch.inf
+    problem.prior = prior.requires_grad_()
+    return problem
+
+
+@pytest.mark.parametrize("tile", [1, 4, 11])
+@pytest.mark.parametrize("max_norm", [None, 1.5])
+def test_classes_that_cannot_occur(tile: int, max_norm: float | None) -> None:
+    """Also when the first tile has no other class, and as class 0, which stands in for the labels of ignored rows."""
+    for impossible, labels in (([1, 2, 4, 5], hard()), ([0, 1, 2], torch.tensor([-100, 3, 10, 3, 7]))):
+        ours, theirs = (with_impossible(Problem(), impossible) for _ in range(2))
+        got, want = ours.loss(labels, tile=tile, max_norm=max_norm), theirs.plain(labels)
+        compare(got, want, ours.leaves, theirs.leaves)
+        torch.testing.assert_close(ours.loss(labels, geometry="expanded"), want, rtol=1e4 * FLOAT64, atol=0)
+
+
+@pytest.mark.parametrize("tile", [1, 11])
+def test_probabilities_of_classes_that_cannot_occur(tile: int) -> None:
+    """0 times infinity is 0 here, as everywhere in entropy; torch gives NaN. So the truth is torch's on the other classes."""
+    impossible, kept = [0, 1, 6], [2, 3, 4, 5, 7, 8, 9, 10]
+    targets = torch.zeros(BATCH, CLASSES, dtype=torch.float64)
+    targets[:, kept] = soft()[:, kept]
+    ours, theirs = with_impossible(Problem(), impossible), Problem()
+    got = ours.loss(targets, tile=tile)
+    scores = pg.vmf_scores(theirs.features, theirs.state, theirs.temperature) + theirs.prior
+    want = F.cross_entropy(scores[:, kept], targets[:, kept])
+    compare(got, want, ours.leaves, theirs.leaves)
+    torch.testing.assert_close(ours.loss(targets, geometry="expanded"), want)
+    graph = torch.autograd.grad(ours.loss(targets, tile=tile), ours.leaves, create_graph=True)
+    for first, second in zip(graph, torch.autograd.grad(ours.loss(targets, tile=tile), ours.leaves), strict=True):
+        torch.testing.assert_close(first, second)
+
+
+def test_a_label_that_cannot_occur_has_infinite_loss_and_the_gradient_of_torch() -> None:
+    ours, theirs = (with_impossible(Problem(), [3]) for _ in range(2))
+    got, want = ours.loss(hard(), reduction="none", tile=4), theirs.plain(hard(), reduction="none")
+    assert got.isinf().tolist() == [False, True, False, True, False]
+    compare(got, want, ours.leaves, theirs.leaves)
+
+
+# Range ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [None, 3, 11])
+@pytest.mark.parametrize("reach", [1.0, 31.9, 32.1, 63.9, 64.1, 100.0, 400.0])
+def test_long_features_in_float32(reach: float, tile: int | None) -> None:
+    """||f|| / tau on both sides of where the running maximum sets in, up to 400: no overflow, and the accuracy that logits of that size leave.
+
+    Of the five rows, one is labelled with its own class and one points away from all classes.
+    """
+    single, double = (
+        Problem(dtype=dtype, length=reach * TAU, learned=False, tensor_temperature=False) for dtype in (torch.float32, torch.float64)
+    )
+    with torch.no_grad():
+        away = -double.rows.mean(0)
+        double.features[4] = away / away.norm() * reach * TAU
+        for name in ("features", "rows", "concentration", "prior"):  # the float32 numbers are the exact ones
+            getattr(single, name).copy_(getattr(double, name))
+            getattr(double, name).copy_(getattr(single, name))
+    got = single.loss(hard(), reduction="none", tile=tile)
+    want = careful(pg.vmf_scores(double.features, double.state, TAU) + double.prior, hard())
+    gradients = [torch.autograd.grad(loss.sum(), problem.features)[0] for loss, problem in ((got, single), (want, double))]
+    # an error of a logit, SCORE_ROUNDINGS u ||f|| / tau, is a relative error of a probability
+    tolerance = 2 * 16 * torch.finfo(torch.float32).eps / 2 * (1 + reach)
+    torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=0)
+    error = (gradients[0].double() - gradients[1]).norm(dim=1) / gradients[1].norm(dim=1)
+    assert error.max() <= 2 * tolerance + 2e-6, error
+
+
+@pytest.mark.parametrize("tile", [1000, None])
+@pytest.mark.parametrize("reach", [63.9, 79.9])
+def test_many_classes_at_the_far_end(reach: float, tile: int | None) -> None:
+    """30,000 classes as close as can be and a label on the other side, or all of them on the other side: sums and products of weights stay in range."""
+    features = F.normalize(torch.randn(1, 32), dim=1)
+    labels, concentration = torch.zeros(1, dtype=torch.int64), torch.full((30_000,), 1e5)
+    for side in (1.0, -1.0):
+        rows = side * features + 1e-3 * torch.randn(30_000, 32)
+        rows[0] = -features[0]
+        results = []
+        for dtype in (torch.float32, torch.float64):
+            leaf = features.to(dtype).requires_grad_()
+            loss = pg.vmf_cross_entropy(leaf, labels, pg.ClassState(rows.to(dtype), concentration.to(dtype)), 1 / reach, tile=tile)
+            results.append((loss.item(), torch.autograd.grad(loss, leaf)[0].double()))
+        (got, gradient), (want, truth) = results
+        # logits near +-reach, with 16 roundings each
+        tolerance = 2 * 16 * reach * torch.finfo(torch.float32).eps / 2
+        assert got == pytest.approx(want, abs=tolerance)
+        # the classes and the label each pull with 1 / tau = reach; on the same side they cancel
+        assert (gradient - truth).norm() <= 2 * tolerance * reach
+
+
+@pytest.mark.parametrize("tile", [3, 11])
+def test_wide_priors_in_float32(tile: int) -> None:
+    """Log priors from 0 to -100: a label that is all but impossible, weights of e^100 against it, and the top still fixed in advance."""
+    single, double = (Problem(dtype=dtype, learned=False, tensor_temperature=False) for dtype in (torch.float32, torch.float64))
+    for problem in (single, double):
+        problem.prior = torch.linspace(-100, 0, CLASSES, dtype=problem.features.dtype)
+    plan = fused.plan(pg.potential(DIM), TAU, torch.float32, rows=5, num_classes=CLASSES, longest=1.0, spread=100.0, gradient=True)
+    assert plan.fixed
+    got, want = single.loss(hard(), reduction="none", tile=tile), double.loss(hard(), reduction="none", tile=11)
+    assert want[0] > 80
+    torch.testing.assert_close(got.double(), want, rtol=2e-6, atol=2 * 16 * (1 / TAU) * torch.finfo(torch.float32).eps / 2)
+    ours, theirs = (torch.autograd.grad(loss.sum(), problem.features)[0] for loss, problem in ((got, single), (want, double)))
+    # logits of size 100 are rounded to 4e-6
+    assert ((ours.double() - theirs).norm(dim=1) / theirs.norm(dim=1)).max() <= 4e-5
+
+
+@pytest.mark.parametrize("tile", [3, None])
+def test_small_losses_keep_their_digits(tile: int | None) -> None:
+    """p_y -> 1: loss and gradient fall to 1e-12, and float32 keeps them to a relative accuracy that torch, by subtraction, does not have."""
+    lengths = torch.tensor([1.0, 4.0, 7.0, 11.0])
+    rows = F.normalize(torch.randn(CLASSES, DIM), dim=1)
+    features = lengths[:, None] * rows[:4]
+    state = {dtype: pg.ClassState(rows.to(dtype), torch.full((CLASSES,), 2000.0, dtype=dtype)) for dtype in (torch.float32, torch.float64)}
+    leaf, double = features.clone().requires_grad_(), features.double().requires_grad_()
+    losses = pg.vmf_cross_entropy(leaf, torch.arange(4), state[torch.float32], 0.3, reduction="none", tile=tile)
+    exact = careful(pg.vmf_scores(double, state[torch.float64], 0.3), torch.arange(4))
+    got, gradient = losses.detach().double(), torch.autograd.grad(losses.sum(), leaf)[0].double()
+    want, truth = exact.detach(), torch.autograd.grad(exact.sum(), double)[0]
+    assert want[-1] < 1e-12
+    tolerance = 2 * 16 * (11 / 0.3) * torch.finfo(torch.float32).eps / 2
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=0)
+    assert ((gradient - truth).norm(dim=1) / truth.norm(dim=1)).max() <= 2 * tolerance + 2e-6
+    torch_loss = F.cross_entropy(pg.vmf_scores(features, state[torch.float32], 0.3), torch.arange(4), reduction="none")
+    assert torch_loss[-1] == 0
+
+
+def test_max_norm_and_what_is_found_are_the_same() -> None:
+    """A bound that is not sharp changes the series and the maximum, not the result."""
+    results = []
+    for bound in (None, 1.0001, 3.0, 1e4):
+        problem = Problem(tensor_temperature=False)
+        loss = problem.loss(hard(), max_norm=bound, tile=4)
+        results.append((loss, torch.autograd.grad(loss, problem.leaves)))
+    for loss, gradients in results[1:]:
+        torch.testing.assert_close(loss, results[0][0], rtol=FLOAT64, atol=0)
+        for got, want in zip(gradients, results[0][1], strict=True):
+            assert (got - want).abs().max() <= FLOAT64 * want.abs().max()
+
+
+def test_the_plan_follows_the_bound() -> None:
+    """Fixed top and series only where features are known to be short; the width of the prior counts; nothing is known of a tensor."""
+    pot = pg.potential(64)
+
+    def plan(longest: float | None, spread: float | None = 0.0, temperature: Any = 0.1) -> fused.Plan:
+        return fused.plan(pot, temperature, torch.float32, rows=4, num_classes=10, longest=longest, spread=spread, gradient=True)
+
+    assert plan(1.0).fixed
+    assert plan(1.0).terms is not None
+    assert not plan(100.0).fixed
+    assert not plan(None).fixed
+    assert plan(None).terms is None
+    assert not plan(1.0, None).fixed
+    assert not plan(1.0, 1e3).fixed
+    assert not plan(1.0, temperature=torch.tensor(0.1)).fixed
+    assert plan(1.0).tile == 10
+    assert [*fused.Plan(pot, 0.1, None, False, True, 4).tiles(10)] == [(0, 4), (4, 8), (8, 10)]
+
+
+# Memory -----------------------------------------------------------------------------------------------------------------
+
+
+class Largest(TorchDispatchMode):
+    """The largest number of elements of any tensor that an operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements, self.shapes = 0, set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_flatten(result)[0]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+                self.shapes.add(tuple(tensor.shape))
+        return result
+
+
+@pytest.mark.parametrize("targets", ["hard", "smoothed"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_never_holds_the_scores_of_all_classes(learned: bool, targets: str) -> None:
+    """With a tile of 64 of 512 classes, forward and backward make nothing larger than the class rows that are there anyway."""
+    batch, classes, dim = 96, 512, 32
+    features = torch.randn(batch, dim, requires_grad=True)
+    rows = torch.randn(classes, dim, requires_grad=learned)
+    concentration = (1 + torch.rand(classes)).requires_grad_(learned)
+    labels = torch.arange(batch)
+    state = pg.ClassState(rows, concentration)
+    with Largest() as seen:
+        loss = pg.vmf_cross_entropy(features, labels, state, tile=64, label_smoothing=0.1 if targets == "smoothed" else 0.0)
+        loss.backward()
+    assert seen.elements <= classes * dim  # the rows themselves, converted or their gradient
+    assert (batch, classes) not in seen.shapes
+    assert not any(classes in shape and len(shape) > 1 and shape[-1] == classes and shape[-2] > 1 for shape in seen.shapes)
+    assert any(shape[-2:] == (batch, 64) for shape in seen.shapes)
+    assert features.grad is not None
+    assert rows.grad is None or rows.grad.shape == rows.shape
+
+
+# Banks, graphs and repeated backward ----------------------------------------------------------------------------------------
+
+
+def banks(dtype: torch.dtype = torch.float64) -> pg.ClassBank:
+    bank = pg.ClassBank(CLASSES, DIM, dtype=dtype, generator=torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(6)
+    bank.update(F.normalize(torch.randn(40, DIM, generator=generator), dim=1), torch.arange(40) % (CLASSES - 1))
+    return bank
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_bank_as_state(smoothing: float) -> None:
+    bank = banks()
+    ours, theirs = Problem(learned=False), Problem(learned=False)
+    for problem in (ours, theirs):
+        problem.temperature = torch.tensor(TAU, dtype=torch.float64, requires_grad=True)
+        assert problem.prior is not None
+        problem.prior.requires_grad_()
+    got = pg.vmf_cross_entropy(ours.features, hard(), bank, ours.temperature, ours.prior, tile=4, label_smoothing=smoothing)
+    scores = pg.vmf_scores(theirs.features, bank, theirs.temperature) + theirs.prior
+    compare(got, F.cross_entropy(scores, hard(), label_smoothing=smoothing), ours.leaves, theirs.leaves)
+    assert torch.equal(bank.counts, banks().counts)
+
+
+def test_a_bank_may_be_updated_before_backward() -> None:
+    """The gradient in the features is known by then. What would evaluate the bank again says that it cannot."""
+    bank = banks()
+    features = Problem().features
+    want = torch.autograd.grad(pg.vmf_cross_entropy(features, hard(), bank, TAU), features)[0]
+    loss = pg.vmf_cross_entropy(features, hard(), bank, TAU)
+    temperature = torch.tensor(TAU, dtype=torch.float64, requires_grad=True)
+    other = pg.vmf_cross_entropy(features, hard(), bank, temperature)
+    bank.update(features.detach(), hard())
+    assert torch.equal(torch.autograd.grad(loss, features, retain_graph=True)[0], want)
+    with pytest.raises(
+        RuntimeError, match=r"the class state \(rows\) was changed between the forward and a backward that evaluates it again"
+    ):
+        torch.autograd.grad(loss, features, create_graph=True)
+    with pytest.raises(
+        RuntimeError, match=r"the class state \(rows\) was changed between the forward and a backward that evaluates it again"
+    ):
+        torch.autograd.grad(other, temperature)
+
+
+def test_second_backward_with_retain_graph() -> None:
+    problem = Problem()
+    loss = problem.loss(hard(), label_smoothing=0.1)
+    first = torch.autograd.grad(loss, problem.leaves, retain_graph=True)
+    second = torch.autograd.grad(loss, problem.leaves)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_only_what_requires_gradients_gets_them() -> None:
+    """Each of the five alone, features with and without."""
+    names = ("features", "rows", "concentration", "temperature", "prior")
+    whole = Problem()
+    want = dict(zip(names, torch.autograd.grad(whole.loss(hard()), whole.leaves), strict=True))
+    for name in names:
+        problem = Problem(learned=False)
+        problem.features.requires_grad_(False)
+        getattr(problem, name).requires_grad_()
+        (got,) = torch.autograd.grad(problem.loss(hard(), tile=4), problem.leaves)
+        assert (got - want[name]).abs().max() <= FLOAT64 * want[name].abs().max(), name
+    with torch.no_grad():
+        assert not whole.loss(hard()).requires_grad
+    fixed = Problem(learned=False)
+    fixed.features.requires_grad_(False)
+    assert not fixed.loss(hard()).requires_grad
+
+
+def test_create_graph_gives_the_same_first_derivatives() -> None:
+    problem = Problem()
+    loss = problem.loss(hard(ignored=True), label_smoothing=0.1, weight=WEIGHT, tile=4)
+    plain = torch.autograd.grad(loss, problem.leaves, retain_graph=True)
+    graph = torch.autograd.grad(loss, problem.leaves, create_graph=True)
+    for got, want in zip(graph, plain, strict=True):
+        assert got.requires_grad
+        assert (got - want).abs().max() <= FLOAT64 * want.abs().max()
+
+
+def small(dim: int = 5) -> tuple[torch.Tensor, ...]:
+    """features, rows, concentration, temperature, prior"""
+    double = {"dtype": torch.float64}
+    tensors = (
+        torch.randn(2, dim, **double),
+        torch.randn(3, dim, **double),
+        1 + 20 * torch.rand(3, **double),
+        torch.tensor(0.3, **double),
+        torch.randn(3, **double),
+    )
+    return tuple(t.requires_grad_() for t in tensors)
+
+
+@pytest.mark.parametrize("targets", ["hard", "soft"])
+def test_gradcheck_and_gradgradcheck(targets: str) -> None:
+    labels = torch.tensor([2, 0]) if targets == "hard" else torch.tensor([[0.2, 0.5, 0.3], [0.0, 0.1, 0.9]], dtype=torch.float64)
+
+    def loss(
+        features: torch.Tensor, rows: torch.Tensor, kappa: torch.Tensor, temperature: torch.Tensor, prior: torch.Tensor
+    ) -> torch.Tensor:
+        return pg.vmf_cross_entropy(features, labels, pg.ClassState(rows, kappa), temperature, prior, tile=2, label_smoothing=0.05)
+
+    assert gradcheck(loss, small(), fast_mode=targets == "soft")
+    assert gradgradcheck(loss, small(), fast_mode=True)
+
+
+def test_torch_func() -> None:
+    """grad, vmap and jvp see the same function."""
+    problem = Problem(learned=False)
+    features, labels, prior = problem.features.detach(), hard(), problem.prior
+
+    def one(feature: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return pg.vmf_cross_entropy(feature[None], label[None], problem.state, TAU, prior)
+
+    leaf = features.clone().requires_grad_()
+    rows = pg.vmf_cross_entropy(leaf, labels, problem.state, TAU, prior, reduction="none")
+    (want,) = torch.autograd.grad(rows.sum(), leaf)
+    label = labels[:1][0]
+    torch.testing.assert_close(torch.func.vmap(lambda f: one(f, label))(features[:1]), rows.detach()[:1])
+    torch.testing.assert_close(torch.func.grad(one)(features[2], labels[2]), want[2])
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(lambda f: one(f, label)))(features[:1]), want[:1])
+    direction = torch.randn_like(features)
+    value, tangent = torch.func.jvp(lambda f: pg.vmf_cross_entropy(f, labels, problem.state, TAU, prior, "sum"), (features,), (direction,))
+    torch.testing.assert_close(value, rows.detach().sum())
+    torch.testing.assert_close(tangent, (want * direction).sum())
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(features, direction)
+        loss = pg.vmf_cross_entropy(dual, labels, problem.state, TAU, prior, "sum")
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(loss).tangent, (want * direction).sum())
+
+
+def test_vmap_over_labels() -> None:
+    """Gradients per sample."""
+    problem = Problem(learned=False)
+
+    def one(feature: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return pg.vmf_cross_entropy(feature[None], label[None], problem.state, TAU)
+
+    rows = pg.vmf_cross_entropy(problem.features, hard(), problem.state, TAU, reduction="none")
+    (want,) = torch.autograd.grad(rows.sum(), problem.features)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(one))(problem.features.detach(), hard()), want)
+
+
+def test_compiled_in_one_graph() -> None:
+    torch._dynamo.reset()
+    problem = Problem(dtype=torch.float32, learned=False, tensor_temperature=False)
+    labels, pot = hard(), pg.potential(DIM)  # the compiler cannot look up a name
+
+    @torch.compile(fullgraph=True)
+    def compiled(features: torch.Tensor) -> torch.Tensor:
+        return pg.vmf_cross_entropy(features, labels, problem.state, TAU, problem.prior, realization=pot)
+
+    got, want = compiled(problem.features), problem.loss(labels)
+    # other roundings of the same formulas, on logits of size 10
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=0)
+    ours, theirs = (torch.autograd.grad(loss, problem.features)[0] for loss in (got, want))
+    assert (ours - theirs).norm() <= 5e-6 * theirs.norm()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", ["smoothed", "soft", "learned"])
+def test_compiled_with_other_targets(targets: str) -> None:
+    torch._dynamo.reset()
+    ours, theirs = (Problem(learned=targets == "learned", tensor_temperature=targets == "learned") for _ in range(2))
+    labels = soft() if targets == "soft" else hard(ignored=True)
+    smoothing = 0.1 if targets == "smoothed" else 0.0
+    pot = pg.potential(DIM)
+    got = torch.compile(lambda: ours.loss(labels, label_smoothing=smoothing, realization=pot), fullgraph=True)()
+    compare(got, theirs.plain(labels, label_smoothing=smoothing), ours.leaves, theirs.leaves, 10 * FLOAT64)
+
+
+# Dtypes -----------------------------------------------------------------------------------------------------------------
+
+
+def test_float32_and_half() -> None:
+    single, double = Problem(dtype=torch.float32, learned=False, tensor_temperature=False), Problem(learned=False)
+    loss = single.loss(hard())
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), double.loss(hard()), rtol=1e-5, atol=0)
+    half = single.features.detach().to(torch.bfloat16).requires_grad_()
+    low = pg.vmf_cross_entropy(half, hard(), single.state, TAU, single.prior)
+    assert low.dtype == torch.float32
+    assert torch.equal(low, pg.vmf_cross_entropy(half.detach().float(), hard(), single.state, TAU, single.prior))
+    (gradient,) = torch.autograd.grad(low, half)
+    assert gradient.dtype == torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(single.loss(hard()), loss)
+    wide = pg.vmf_cross_entropy(single.features, hard(), single.state, TAU, single.prior, geometry_dtype=torch.float64)
+    assert wide.dtype == torch.float64
+    assert torch.autograd.grad(wide, single.features)[0].dtype == torch.float32
+
+
+def test_expanded_geometry() -> None:
+    ours, theirs = Problem(), Problem()
+    options: dict[str, Any] = {"label_smoothing": 0.1, "weight": WEIGHT}
+    got, want = ours.loss(hard(ignored=True), geometry="expanded", **options), theirs.plain(hard(ignored=True), **options)
+    compare(got, want, ours.leaves, theirs.leaves, 1e4 * FLOAT64)  # radii of 1e4 are rounded before they are subtracted
+
+
+def test_label_dtypes() -> None:
+    problem = Problem()
+    want = problem.loss(hard())
+    for dtype in (torch.int32, torch.int16, torch.uint8):
+        assert torch.equal(problem.loss(hard().to(dtype)), want)
+
+
+# Errors -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"reduction": "avg"}, ValueError, "reduction must be one of 'mean', 'sum', 'none', got 'avg'"),
+        ({"geometry": "dense"}, ValueError, "geometry must be one of 'factorised', 'expanded', got 'dense'"),
+        ({"temperature": 0.0}, ValueError, "temperature must be a positive finite number, got 0.0"),
+        ({"label_smoothing": 1.5}, ValueError, r"label_smoothing must lie in \[0, 1\], got 1.5"),
+        ({"label_smoothing": -0.1}, ValueError, r"label_smoothing must lie in \[0, 1\], got -0.1"),
+        ({"state": None}, TypeError, "state must be a pairgrad.ClassBank or a pairgrad.ClassState, got None"),
+        (
+            {"features": torch.ones(2, 1, 8)},
+            ValueError,
+            r"features must have shape \(batch, dim=8\), got a float32 tensor of shape \(2, 1, 8\)",
+        ),
+        ({"features": torch.full((2, 8), torch.nan)}, ValueError, "features must be finite"),
+        ({"labels": torch.tensor([0, 3])}, ValueError, r"labels must lie in \[0, 2\], got values from 0 to 3"),
+        ({"labels": torch.tensor([0, -1])}, ValueError, r"labels must lie in \[0, 2\], got values from -1 to 0"),
+        ({"labels": torch.tensor([0])}, ValueError, r"labels must have shape \(2,\), one per row of features"),
+        ({"labels": [0, 1]}, TypeError, "labels must be an integer torch tensor"),
+        ({"labels": torch.ones(2, 4)}, ValueError, r"labels as probabilities must have shape \(2, 3\)"),
+        ({"labels": torch.full((2, 3), torch.nan)}, ValueError, "labels as probabilities must be finite"),
+        ({"log_prior": torch.zeros(4)}, ValueError, r"log_prior must have shape \(3,\), one number per class, on cpu"),
+        ({"log_prior": torch.tensor([0.0, torch.inf, 0.0])}, ValueError, r"log_prior must not contain NaN or \+inf"),
+        ({"log_prior": torch.tensor([0.0, torch.nan, 0.0])}, ValueError, r"log_prior must not contain NaN or \+inf"),
+        ({"log_prior": [0.0, 0.0, 0.0]}, TypeError, "log_prior must be a floating-point torch tensor"),
+        ({"weight": torch.zeros(4)}, ValueError, r"weight must have shape \(3,\)"),
+        ({"max_norm": 0.0}, ValueError, "max_norm must be a positive number, a bound on the length of the features, got 0.0"),
+        ({"max_norm": math.inf}, ValueError, "max_norm must be a positive number, a bound on the length of the features, got inf"),
+        ({"realization": "exact"}, ValueError, "realization must be one of"),
+        ({"geometry_dtype": torch.bfloat16}, TypeError, "geometry_dtype must be torch.float32 or torch.float64"),
+    ],
+    ids=lambda v: str(v)[:50] if isinstance(v, dict) else "",
+)
+def test_errors(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments: dict[str, Any] = {
+        "features": torch.ones(2, 8),
+        "labels": torch.tensor([0, 1]),
+        "state": pg.ClassState(torch.ones(3, 8), torch.ones(3)),
+        **change,
+    }
+    with pytest.raises(error, match=message):
+        pg.vmf_cross_entropy(**arguments)
