@@ -105,10 +105,13 @@ class BankLoss(nn.Module):
 
     def forward(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
         """The loss of one view (B, p), or of several: (V, B, p), or a sequence of (B, p). Updates the bank in training mode."""
-        return reduce(self.rows(features, labels), self.reduction)
+        return self._reduced(features, labels, self.reduction)
 
     def rows(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
         """The loss of each view of each sample, (V, B)."""
+        return self._reduced(features, labels, "none")
+
+    def _reduced(self, features: Views, labels: torch.Tensor, reduction: str) -> torch.Tensor:
         views = self._views(features)
         views, labels = checked_batch(views, labels, self.bank.num_classes, self.bank.dim, self.bank.sums, validate=self.bank.validate)
         with full_precision(views.device.type):
@@ -116,11 +119,11 @@ class BankLoss(nn.Module):
             views = views.to(self.bank.sums.dtype)
             self.bank.refresh()
             if self.geometry == "expanded" or dtype != self.bank.sums.dtype or is_transformed(views):
-                rows = self._plain(views, labels, dtype)
+                loss = reduce(self._plain(views, labels, dtype), reduction)
             else:
-                rows = self._fused(views, labels)
+                loss = self._fused(views, labels, reduction)
             self.bank.settle()
-        return rows
+        return loss
 
     def soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
         """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated."""
@@ -141,7 +144,7 @@ class BankLoss(nn.Module):
 
     # Fused ------------------------------------------------------------------------------------------------------------
 
-    def _fused(self, views: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def _fused(self, views: torch.Tensor, labels: torch.Tensor, reduction: str) -> torch.Tensor:
         compiled = bool(self.compile_mode) and not torch.compiler.is_compiling()
         plan = self._plan(views)
         step = self._step
@@ -153,7 +156,7 @@ class BankLoss(nn.Module):
         with torch.no_grad():
             result, touched = step(plan, views.detach(), labels, self.training)
         again = None if torch.compiler.is_compiling() else _Again(self, labels, touched)
-        return given(views, result.loss, result.gradient, again)
+        return given(views, result.loss, result.gradient, again, reduction)
 
     def _plan(self, views: torch.Tensor) -> fused.Plan:
         rows, gradient = views.shape[0] * views.shape[1], views.requires_grad and torch.is_grad_enabled()

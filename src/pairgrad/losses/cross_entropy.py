@@ -357,32 +357,38 @@ class _Given(Function):
 
 
 class _GivenOnce(Function):
-    """The same in eager mode, where a second derivative goes through `again`."""
+    """The same in eager mode, reduced at once, where a second derivative goes through `again`."""
 
     @staticmethod
-    def forward(ctx: Any, features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor, again: Again) -> torch.Tensor:
+    def forward(ctx: Any, features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor, again: Again, reduction: str) -> torch.Tensor:
         ctx.save_for_backward(features, gradient)
-        ctx.again = again
-        return loss.clone()
+        ctx.again, ctx.reduction, ctx.rows = again, reduction, max(loss.numel(), 1)
+        return loss.clone() if reduction == "none" else reduce(loss, reduction)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         features, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():
-            (total,) = torch.autograd.grad(ctx.again(features), features, grad, create_graph=True)
-        else:
+            (total,) = torch.autograd.grad(reduce(ctx.again(features), ctx.reduction), features, grad, create_graph=True)
+        elif ctx.reduction == "none":
             total = grad.unsqueeze(-1) * gradient
-        return total, None, None, None
+        else:
+            total = gradient * (grad / ctx.rows if ctx.reduction == "mean" else grad)
+        return total, None, None, None, None
 
 
-def given(features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor | None, again: Again | None = None) -> torch.Tensor:
-    """`loss` (...), whose gradient in the features (..., p) is `gradient`; without one, a constant.
+def given(
+    features: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor | None, again: Again | None = None, reduction: str = "none"
+) -> torch.Tensor:
+    """`loss` (...), whose gradient in the features (..., p) is `gradient`, reduced; without a gradient, a constant.
 
     `again` computes the loss from the features in differentiable operations, for a second derivative.
     """
     if gradient is None:
-        return loss
-    return _Given.apply(features, loss, gradient) if again is None else _GivenOnce.apply(features, loss, gradient, again)
+        return reduce(loss, reduction)
+    if again is None:
+        return reduce(_Given.apply(features, loss, gradient), reduction)
+    return _GivenOnce.apply(features, loss, gradient, again, reduction)
 
 
 def _weighted(result: fused.Result, weight: torch.Tensor) -> fused.Result:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -121,6 +122,8 @@ def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torc
     return torch.float32 if dtype in HALF_DTYPES else dtype
 
 
-def full_precision(device_type: str) -> torch.autocast:
+def full_precision(device_type: str) -> AbstractContextManager[Any]:
     """Autocast off: scores and losses are computed in float32 or float64 whatever the region around them."""
+    if not torch.amp.is_autocast_available(device_type) or not torch.is_autocast_enabled(device_type):
+        return nullcontext()
     return torch.autocast(device_type, enabled=False)
