@@ -68,8 +68,9 @@ bench-peers: $(BENCH_STAMP)
 bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
-bench-learning: $(BENCH_STAMP)  ## run the benchmarks of the learning step and write docs/learning-benchmarks.md
+bench-learning: $(BENCH_STAMP)  ## measure time, memory and accuracy of the learning step, for the documentation
 	$(BIN)/python -m benchmarks.learning $(ARGS)
+	$(BIN)/python -m benchmarks.learning.accuracy
 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.learning.exact import Exact
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional as F
 
 import pairgrad as pg
 from pairgrad.losses.scores import plain_scores
-from tests.losses.exact import Exact
 from tests.tolerances import LOSS_GRADIENT_FLOAT32, SCORE_FLOAT32, SCORE_GRADIENT_FLOAT32, SCORE_ROUNDINGS
 
 TAU = 0.1

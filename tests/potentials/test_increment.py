@@ -196,6 +196,16 @@ def test_every_realization_at_the_origin(name: str, dtype: torch.dtype) -> None:
     assert gain.tolist() == pytest.approx([limit, limit], rel=8 * unit)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_gain_near_the_origin(name: str) -> None:
+    """slope(b) / b down to b = 1e-5, not its limit: at dim 4 they differ by b^2 / 24."""
+    pot = pg.potential(4, name)
+    b = torch.tensor([1e-5, 1e-3, 0.02], dtype=torch.float64)
+    _, gain = kernels.increment_pair(pot, torch.zeros_like(b), b * b)
+    # log-bessel: logarithms of size log(1 / b) are exponentiated
+    torch.testing.assert_close(gain, pot.slope(b) / b, rtol=64 * torch.finfo(torch.float64).eps, atol=0)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ALL)
 def test_no_step_is_no_increment(name: str, dtype: torch.dtype) -> None:
