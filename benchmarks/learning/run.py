@@ -60,10 +60,13 @@ def main(argv: list[str] | None = None) -> int:
         _write_page(runs, options.output)
         return 0
     for name, stored in runs.items():
-        say(f"{'replacing' if name == options.protocol else 'keeping'} the record of protocol {name} of {stored.date}")
+        say(
+            f"{'replacing what is measured now in' if name == options.protocol else 'keeping'} the record of protocol {name} of {stored.date}"
+        )
     start = time.perf_counter()
     with one_thread():
         run = _new_run(options, sys.argv[1:] if argv is None else argv)
+        _keep_other_parts(run, runs.get(options.protocol), options.parts)
         runs[options.protocol] = run
         try:
             for part in [part for part in _PARTS if part in options.parts]:
@@ -94,6 +97,17 @@ def _new_run(options: argparse.Namespace, arguments: list[str]) -> Run:
         budget=protocol.budget,
         quick=options.quick,
     )
+
+
+def _keep_other_parts(run: Run, stored: Run | None, parts: list[str]) -> None:
+    """Parts that are not measured now stay as they were measured on this machine on the same day; older ones, or another machine's, do not."""
+    if stored is None or (stored.date, stored.machine, stored.quick) != (run.date, run.machine, run.quick):
+        return
+    run.rows = [row for row in stored.rows if row.setting not in parts]
+    if "growth" not in parts:
+        run.growth, run.kept_memory = stored.growth, stored.kept_memory
+    if run.rows or run.growth:
+        run.command = f"{stored.command}, then {run.command}"
 
 
 def _measure(run: Run, part: str, options: argparse.Namespace) -> None:

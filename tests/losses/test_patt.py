@@ -44,7 +44,7 @@ def batch(dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
     ],
 )
 def test_presets(preset: str, benchmark: str, adjustment: float, outliers: float, temperature: float) -> None:
-    """ISAC + l2 CE(z / T + log pi) + l1 mean(logsumexp z - mean z), with the numbers of LEARNING.md, section 4."""
+    """ISAC + l2 CE(z / T + log pi) + l1 mean(logsumexp z - mean z), with the numbers of the public code."""
     loss = pg.PATTLoss(CLASSES, DIM, class_counts=COUNTS, preset=preset, benchmark=benchmark, dtype=torch.float64)
     assert tuple(loss.weights) == (adjustment, outliers, temperature)
     # five samples per class, or every view finds its own class at once

@@ -31,7 +31,7 @@ def prior(dtype: torch.dtype = torch.float64) -> torch.Tensor:
 
 @pytest.mark.parametrize("weight", [1.0, 0.25])
 def test_the_whole_objective(weight: float) -> None:
-    """CE(z + log pi) + weight * mean over views of CE(q + log pi), with gradients for features and logits (LEARNING.md, ProCo)."""
+    """CE(z + log pi) + weight * mean over views of CE(q + log pi), with gradients for features and logits."""
     loss = pg.ProCoLoss(CLASSES, DIM, temperature=TAU, class_counts=COUNTS, weight=weight, dtype=torch.float64)
     bank = copy.deepcopy(loss.bank)
     for _ in range(2):

@@ -168,7 +168,7 @@ def test_series_is_used_only_where_it_is_shorter() -> None:
 def test_at_the_origin(dim: int, dtype: torch.dtype) -> None:
     """b = 0 exactly: the value is -V(a), the gain 1 / dim. A square that rounding makes negative means b = 0 too."""
     pot = pg.potential(dim)
-    a = torch.tensor([0.0, 0.25, 4.0, 96.0], dtype=dtype)  # their squares are exact
+    a = torch.tensor([0.0, 0.25, 4.0, 96.0, 16384.0], dtype=dtype)  # their squares are exact
     value, gain = kernels.increment_pair(pot, a, -a * a)
     tolerance = gain_tolerance(dtype, dim, shrinkage(dim, a, -a * a))
     assert np.all(np.abs(gain.double().numpy() * dim - 1) <= tolerance), gain

@@ -50,7 +50,8 @@ def vmf_scores(
         validate: check values on every device (True), on the CPU (None) or nowhere (False).
 
     Returns:
-        (B, K), to rounding: in float32, 5e-6 absolute for unit features at tau = 0.1 and concentrations up to 1e5.
+        (B, K), to rounding: in float32, 5e-6 absolute for unit features at tau = 0.1 and concentrations up to 1e5, and 1e-5 where feature and class are
+        nearly parallel.
 
     Examples:
         >>> import torch, pairgrad as pg
