@@ -37,7 +37,8 @@ def draw(run: Run, path: Path) -> Path | None:
             axes.set_xticks(ticks, [str(tick) for tick in ticks])
             axes.minorticks_off()
             axes.set_xlabel(_AXES[variable])
-            axes.legend(loc="center left", bbox_to_anchor=(0, 0.6))
+            axes.legend(loc="upper left")
+        panels[0].set_ylim(top=10 * panels[0].get_ylim()[1])  # for all panels: room for the legends above the curves
         panels[0].set_ylabel("milliseconds, median, one thread")
         open_axes(*panels)
         figure.tight_layout()
