@@ -20,7 +20,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-learning bench-peers accuracy evidence docs clean
+.PHONY: help setup demo test test-all lint format bench bench-learning bench-peers sharpness accuracy evidence docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
 bench-learning: $(BENCH_STAMP)  ## measure time, memory and accuracy of the learning step, for the documentation
 	$(BIN)/python -m benchmarks.learning $(ARGS)
 	$(BIN)/python -m benchmarks.learning.accuracy
+
+sharpness: $(SETUP_STAMP)  ## measure how much of each learning certificate is used up and write docs/certificate-sharpness.md
+	$(BIN)/python -m benchmarks.learning.certificates $(ARGS)
 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)

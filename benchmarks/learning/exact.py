@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import flint
 import torch
@@ -43,6 +43,11 @@ class Exact:
 
     def loss(self, i: int, label: int, log_prior: list[float]) -> tuple[float, torch.Tensor]:
         """-log p_y of row i, and its gradient in f_i."""
+        terms = self.terms(i, label, log_prior)
+        return float(terms.loss), torch.tensor([float(x) for x in terms.gradient], dtype=torch.float64)
+
+    def terms(self, i: int, label: int, log_prior: list[float]) -> Terms:
+        """Everything the loss of row i consists of, as balls."""
         before, flint.ctx.prec = flint.ctx.prec, _BITS
         try:
             logits = [q + flint.arb(b) for q, b in zip(self.score[i], log_prior, strict=True)]
@@ -51,12 +56,19 @@ class Exact:
             weights = [(o / (1 + others)) if j != label else -others / (1 + others) for j, o in enumerate(odds)]
             factors = [w * g / self.temperature for w, g in zip(weights, self.gain[i], strict=True)]
             dim = len(self.resultant[i][0])
-            gradient = [
-                float(sum((factor * self.resultant[i][j][d] for j, factor in enumerate(factors)), start=flint.arb(0))) for d in range(dim)
-            ]
-            return float(others.log1p()), torch.tensor(gradient, dtype=torch.float64)
+            gradient = [sum((f * self.resultant[i][j][d] for j, f in enumerate(factors)), start=flint.arb(0)) for d in range(dim)]
+            return Terms(logits, [o / (1 + others) for o in odds], others.log1p(), gradient)
         finally:
             flint.ctx.prec = before
+
+
+class Terms(NamedTuple):
+    """Of one row, as balls."""
+
+    logits: list[Ball]
+    probabilities: list[Ball]
+    loss: Ball
+    gradient: list[Ball]
 
 
 def _exact(features: torch.Tensor, mean_direction: torch.Tensor, concentration: torch.Tensor, temperature: float) -> Exact:

@@ -2,6 +2,7 @@
 
 from pairgrad import compat
 from pairgrad._version import __version__
+from pairgrad.certificates.learning import certify
 from pairgrad.ground.compilation import compile
 from pairgrad.losses import (
     LogitAdjust,
@@ -9,8 +10,10 @@ from pairgrad.losses import (
     PATTLoss,
     ProCoLoss,
     TemperatureLogitAdjust,
+    UpdateField,
     VMFClassifier,
     VMFRegressionLoss,
+    update_field,
     vmf_cross_entropy,
     vmf_scores,
 )
@@ -28,13 +31,16 @@ __all__ = [
     "ProCoLoss",
     "Realization",
     "TemperatureLogitAdjust",
+    "UpdateField",
     "VMFClassifier",
     "VMFRegressionLoss",
     "__version__",
+    "certify",
     "compat",
     "compile",
     "potential",
     "realizations",
+    "update_field",
     "vmf_cross_entropy",
     "vmf_scores",
 ]

@@ -21,6 +21,10 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
     assert "values equal bit for bit: yes" in printed
     assert "coherence defect of original: 1.568e-02" in printed
     assert "losses equal bit for bit: yes" in printed
+    proven = re.findall(r"(\w+): proven to be within (\S+) of the exact loss, and every gradient within (\S+), rounding included", printed)
+    assert [name for name, *_ in proven] == ["arfr", "paired"]
+    assert 1e-10 < float(proven[0][1]) < 1e-7
+    assert 0 < float(proven[1][1]) < 1e-14
     assert "held at all 427 points measured: yes" in printed
     titles = (
         "How far each ratio is from the exact one",
@@ -28,6 +32,7 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
         "The raw ratio at x = 1e9: odd orders grow, even orders vanish",
         "Single numbers",
         "Depth, certificate and measured time",
+        "Only the backward rule changed: same scores, same losses, other gradients",
     )
     places = [printed.index(title) for title in titles]
     assert places == sorted(places)
@@ -41,7 +46,7 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
         assert float(row["arfr_error"]) <= float(row["proven"]) <= float(row["certificate"])
         assert float(row["paired_float64_relative"]) <= 1.2e-15
         assert float(row["paired_float32_relative"]) <= 4e-7
-    tables = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity")
+    tables = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "backward-counterfactual")
     expected = {f"{name}.{kind}" for name in tables for kind in ("csv", "md")}
     expected |= {f"value-and-slope.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected

@@ -12,6 +12,7 @@ import pytest
 
 from pairgrad.experiments.catalogue import FIGURES, TABLES, UnknownName, chosen
 from pairgrad.experiments.figures import complexity as complexity_figure
+from pairgrad.experiments.figures import theoretical_field
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
@@ -34,6 +35,16 @@ def depth_map() -> Table:
 @pytest.fixture(scope="module")
 def defects() -> Table:
     return counted("clipped-defect")
+
+
+@pytest.fixture(scope="module")
+def plane() -> Table:
+    return counted("theoretical-field")
+
+
+@pytest.fixture(scope="module")
+def controls() -> Table:
+    return counted("mechanism-controls")
 
 
 def test_map_has_every_condition(depth_map: Table) -> None:
@@ -117,9 +128,58 @@ def test_value_and_slope_data() -> None:
     assert "43.1" in table.caption
 
 
+def test_theoretical_field_has_one_surface_and_two_fields(plane: Table) -> None:
+    """At the origin, where the loss is least, from I_1 / I_0 - 2 x / (8 + x^2) and x / 4; elsewhere the checks of the table."""
+    assert all(check.held for check in plane.checks)
+    assert len(plane.checks) == 3
+    (origin,) = [row for row in plane.rows if row["part"] == "grid" and row["f1"] == row["f2"] == 0]
+    angles, concentrations, shares = (30, 75, 130), (13.5, 6.5, 2.25), (0.25, 0.5, 0.25)
+    v, w = [0.0, 0.0], [0.0, 0.0]
+    for angle, kappa, share in zip(angles, concentrations, shares, strict=True):
+        own = float(mpmath.besseli(1, kappa) / mpmath.besseli(0, kappa)) - 2 * kappa / (8 + kappa**2)
+        for k, axis in enumerate((math.cos(math.radians(angle)), math.sin(math.radians(angle)))):
+            v[k] += share * own * axis
+            w[k] += share * kappa / 4 * axis
+    assert origin["supplied_rotation"] == pytest.approx(v[1] * w[0] - w[1] * v[0], rel=1e-13)
+    assert origin["loss"] == pytest.approx(-sum(p * math.log(p) for p in shares), rel=1e-14)
+    for key in ("consistent_1", "consistent_2", "supplied_1", "supplied_2"):
+        assert abs(float(str(origin[key]))) < 1e-15
+    assert min(plane.numbers("loss")) == origin["loss"]
+
+
+def test_theoretical_field_is_the_gradient_on_the_left_only(plane: Table) -> None:
+    """Central differences of the loss over the grid: second order in the spacing, 0.16, and a third derivative below 1."""
+    grid = {(row["f1"], row["f2"]): row for row in plane.rows if row["part"] == "grid"}
+    side = sorted({float(str(f1)) for f1, _ in grid})
+    apart = {"consistent": 0.0, "supplied": 0.0}
+    for below, at, above in zip(side, side[1:], side[2:], strict=False):
+        difference = (float(str(grid[above, at]["loss"])) - float(str(grid[below, at]["loss"]))) / (above - below)
+        for name in apart:
+            apart[name] = max(apart[name], abs(float(str(grid[at, at][f"{name}_1"])) - difference))
+    assert apart["consistent"] < 0.16**2 / 6 < 0.1 < apart["supplied"]
+
+
+def test_work_around_the_circle(plane: Table) -> None:
+    assert abs(theoretical_field.circulation(plane.rows, "consistent")) < 1e-14
+    assert theoretical_field.circulation(plane.rows, "supplied") == pytest.approx(theoretical_field.enclosed_rotation(), rel=1e-9)
+    assert theoretical_field.enclosed_rotation() == pytest.approx(theoretical_field.enclosed_rotation(6, 30), rel=1e-6)
+    assert "1.150 on the right" in plane.caption
+
+
+def test_controls_are_the_two_tables_and_a_curve(controls: Table) -> None:
+    parts = {part: [row for row in controls.rows if row["part"] == part] for part in ("ratio", "curve", "strength")}
+    assert [len(rows) for rows in parts.values()] == [29, 281, 9]
+    assert all(check.held for check in controls.checks)
+    assert len(controls.checks) == 8
+    curve = {f"{float(str(row['ratio'])):.9g}": float(str(row["predicted"])) for row in parts["curve"]}
+    for row in parts["ratio"]:  # every tenth point of the curve is a state
+        assert curve[f"{float(str(row['ratio'])):.9g}"] == pytest.approx(float(str(row["predicted"])), rel=1e-9, abs=1e-12)
+    assert {row["consistent"] is None for row in parts["curve"]} == {True}
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table) -> None:
-    computed = {"concentration-depth": depth_map, "clipped-defect": defects}
+def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table, plane: Table, controls: Table) -> None:
+    computed = {"concentration-depth": depth_map, "clipped-defect": defects, "theoretical-field": plane, "mechanism-controls": controls}
     if name in computed:
         table = computed[name]
     elif name == "complexity-certificate":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairgrad.experiments.published import Printed
-from pairgrad.experiments.table import Check, Column, Table, compared, compared_columns, same_digits
+from pairgrad.experiments.table import Check, Column, Table, compared, compared_columns, number, same_digits
 from pairgrad.experiments.writers import is_words, to_caption, to_csv, to_markdown, write
 
 THIRD = 1 / 3
@@ -75,6 +75,14 @@ def test_same_digits_counts_and_holds_only_for_all() -> None:
 def test_rows_and_columns_must_agree() -> None:
     with pytest.raises(ValueError, match=r"'t'.*\['a', 'b'\]"):
         Table("t", "", "", "", (Column("a", "a"),), ({"b": 1},))
+
+
+def test_number_of_a_cell() -> None:
+    row = {"count": 3, "size": 0.25, "word": "0.25", "none": None}
+    assert (number(row, "count"), number(row, "size")) == (3.0, 0.25)
+    for key in ("word", "none"):
+        with pytest.raises(TypeError, match=f"{key} is .*, not a number"):
+            number(row, key)
 
 
 def test_csv_keeps_every_digit() -> None:

@@ -99,7 +99,7 @@ def test_equals_the_sequence(views: int, classes: int, labels: str, normalize: b
 @pytest.mark.parametrize(("classes", "tile"), [(MANY, 7), (MANY, 1), (FEW, 4), (MANY, 39)])
 def test_the_result_does_not_depend_on_the_tiles(classes: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch's classes in several tiles and some tiles without them, for one, two and three views."""
-    monkeypatch.setattr(fused, "_SMALLEST_TILE", tile)
+    monkeypatch.setattr(fused, "SMALLEST_TILE", tile)
     monkeypatch.setattr(fused, "_EAGER_TILE", 1)
     for views in (1, 2, 3):
         loss = warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), dtype=torch.float64))
@@ -114,7 +114,7 @@ def test_tiles_grow_with_few_rows_and_shrink_with_many() -> None:
     classes = 2 * fused._EAGER_TILE // 64
     loss = BankLoss(classes, 2)
     assert loss._plan(torch.zeros(2, 32, 2)).tile == fused._EAGER_TILE // 64
-    assert loss._plan(torch.zeros(2, fused._EAGER_TILE, 2)).tile == fused._SMALLEST_TILE
+    assert loss._plan(torch.zeros(2, fused._EAGER_TILE, 2)).tile == fused.SMALLEST_TILE
     assert loss._plan(torch.zeros(1, 1, 2)).tile == classes
 
 

@@ -143,3 +143,16 @@ def test_it_trains() -> None:
         optimizer.step()
         values.append(value.item())
     assert values[-1] < values[0] / 2
+
+
+def test_a_new_prior_reaches_both_terms():
+    features, labels, logits = torch.randn(2, 6, 16), torch.arange(6) % 4, torch.randn(6, 4)
+    late, early = (
+        pg.ProCoLoss(4, 16, class_counts=counts, generator=torch.Generator().manual_seed(0)) for counts in ([1, 1, 1, 1], [40, 20, 9, 3])
+    )
+    late.set_prior([40, 20, 9, 3])
+    assert torch.equal(late(features, labels, logits), early(features, labels, logits))
+    assert torch.equal(late.classifier(logits, labels), early.classifier(logits, labels))
+    with pytest.raises(ValueError, match="one number for each of the 4 classes"):
+        late.set_prior([1, 2, 3])
+    assert torch.equal(late.classifier(logits, labels), early.classifier(logits, labels))

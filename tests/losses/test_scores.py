@@ -387,3 +387,21 @@ def test_errors(change: dict[str, Any], error: type[Exception], message: str) ->
 def test_values_are_not_looked_at_without_validation() -> None:
     state = pg.ClassState(torch.ones(3, 8), torch.ones(3))
     assert pg.vmf_scores(torch.full((2, 8), torch.nan), state, validate=False).isnan().all()
+
+
+def test_a_wider_geometry_is_as_accurate_as_a_wider_state():
+    """The norms of float32 rows are taken in float64 too: scores differ from those of converted tensors by roundings of float64."""
+    generator = torch.Generator().manual_seed(8)
+    rows, features = torch.randn(7, 48, generator=generator), torch.randn(5, 48, generator=generator)
+    concentration = torch.logspace(0, 5, 7)
+    narrow, wide = pg.ClassState(rows, concentration), pg.ClassState(rows.double(), concentration.double())
+    for geometry in ("factorised", "expanded"):
+        mine = pg.vmf_scores(features, narrow, 0.5, geometry=geometry, geometry_dtype=torch.float64)
+        theirs = pg.vmf_scores(features.double(), wide, 0.5, geometry=geometry)
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-11)
+    labels = torch.arange(5)
+    losses = [
+        pg.vmf_cross_entropy(features, labels, narrow, 0.5, geometry_dtype=torch.float64),
+        pg.vmf_cross_entropy(features.double(), labels, wide, 0.5),
+    ]
+    torch.testing.assert_close(*losses, rtol=1e-13, atol=0)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from pairgrad.certificates.curves import Curve, Outcome, ball, polynomial
+from pairgrad.ground.arithmetic import horner
 from pairgrad.potentials import debye, proven
 
 COEFFICIENTS = "barrier, by coefficients"
@@ -132,8 +133,8 @@ def _impassable(terms: Terms, wall: proven.Barrier) -> Outcome:
         t = ball((low + high) / 2, (high - low) / 2)
         h = ball((near + far) / 2, (far - near) / 2)
         rest = 1 - t * t
-        kappa = (2 + beta * h) * t + 2 * rest * _horner(heights, h)
-        return abs(_horner(errors, h)) + constant**2 * h ** (order + 1) * rest, constant * (kappa + h * t**3)
+        kappa = (2 + beta * h) * t + 2 * rest * horner(heights, h)
+        return abs(horner(errors, h)) + constant**2 * h ** (order + 1) * rest, constant * (kappa + h * t**3)
 
     boxes, margin = 0, 1.0
     pending = [(Fraction(0), Fraction(1), Fraction(0), wall.h)]
@@ -156,13 +157,6 @@ def _impassable(terms: Terms, wall: proven.Barrier) -> Outcome:
         else:
             pending += [(low, high, near, h), (low, high, h, far)]
     return Outcome(True, boxes, margin)
-
-
-def _horner(coefficients: list[Any], h: Any) -> Any:
-    total = coefficients[-1]
-    for c in reversed(coefficients[:-1]):
-        total = total * h + c
-    return total
 
 
 def elementary_steps() -> Iterator[Step]:

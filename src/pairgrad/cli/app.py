@@ -28,8 +28,8 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 @contextmanager
-def _explained(command: str, output: Path | None = None) -> Iterator[None]:
-    """Missing extras, unknown names and directories that cannot be written: a sentence and exit code 2 instead of a traceback."""
+def _explained(command: str, output: Path | None = None, reads: Path | None = None) -> Iterator[None]:
+    """Missing extras, unknown names, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback."""
     from pairgrad.experiments.catalogue import UnknownName
 
     try:
@@ -38,9 +38,11 @@ def _explained(command: str, output: Path | None = None) -> Iterator[None]:
         typer.echo(f"pairgrad {command}: {error}", err=True)
         raise typer.Exit(2) from None
     except OSError as error:
-        typer.echo(
-            f"pairgrad {command}: cannot write to {output}: {error.strerror or error}; choose another directory with --output", err=True
+        reason = error.strerror or error
+        message = (
+            f"cannot read {reads}: {reason}" if reads else f"cannot write to {output}: {reason}; choose another directory with --output"
         )
+        typer.echo(f"pairgrad {command}: {message}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -86,17 +88,40 @@ def certify(
     order: Annotated[int | None, typer.Option(help="Order of the expansion; without it, the order that 'paired' chooses.")] = None,
     shift: Annotated[int | None, typer.Option(help="Order shift of 'paired', with --order.")] = None,
     max_order: Annotated[
-        int, typer.Option(help="Without --dim, --nu and --order: prove orders 1 to this one; 24, the most, takes 40 s.")
-    ] = 8,
+        int | None,
+        typer.Option(help="Without --dim, --nu and --order: prove orders 1 to this one; 24, the most, takes 40 s.", show_default="8"),
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Certify a saved learning state instead: features, labels and a class bank, in safetensors.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="With --state: tau, unless the file says it.")] = None,
+    realization: Annotated[
+        list[str] | None,
+        typer.Option(help="With --state: how the potential is computed; repeat to compare.", show_default="arfr and paired"),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="With --state: float32 or float64 instead of the dtype of the file.")] = None,
+    bank: Annotated[str | None, typer.Option(help="With --state: prefix of the bank's tensors, if the file has several banks.")] = None,
 ) -> None:
-    """Prove the error bounds of the Bessel ratio again, in ball arithmetic: for all x and nu, or for one potential.
+    """Prove the error bounds of the Bessel ratio again, in ball arithmetic, or bound the errors of a saved learning state.
 
-    Exit code 1: a proof failed. Where there is no theorem, the reason is printed, and that is no failure.
+    Without options: for all x and nu. With --dim or --nu: for one potential. With --state: scores, losses, probabilities, predictions and gradients of a
+    batch against a class bank. Exit code 1: a proof failed. Where there is no theorem, the reason is printed, and that is no failure.
     """
-    with _explained("certify"):
+    with _explained("certify", reads=state):
+        if state is not None:
+            from pairgrad.cli.certify_state import run as run_state
+
+            for name, value in (("--dim", dim), ("--nu", nu), ("--order", order), ("--shift", shift), ("--max-order", max_order)):
+                if value is not None:
+                    raise typer.BadParameter(f"{name} is about a potential, --state about a learning state: give one of them")
+            run_state(state, temperature, realization, dtype, bank)
+            return
+        for name, given in (("--temperature", temperature), ("--realization", realization), ("--dtype", dtype), ("--bank", bank)):
+            if given is not None:
+                raise typer.BadParameter(f"{name} needs --state FILE, the learning state it is about")
         from pairgrad.cli.certify import run
 
-        if not run(dim, nu, order, shift, max_order):
+        if not run(dim, nu, order, shift, 8 if max_order is None else max_order):
             raise typer.Exit(1)
 
 

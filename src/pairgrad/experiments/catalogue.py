@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pairgrad.experiments import constants, fidelity, parity
+from pairgrad.experiments import class_count, constants, counterfactual, fidelity, parity, published, two_class
 from pairgrad.experiments.complexity import complexity
-from pairgrad.experiments.figures import clipped_defect, concentration_depth, cubic_decay, style, value_and_slope
+from pairgrad.experiments.figures import (
+    class_count_control,
+    clipped_defect,
+    concentration_depth,
+    cubic_decay,
+    mechanism_controls,
+    style,
+    theoretical_field,
+    value_and_slope,
+)
 from pairgrad.experiments.figures import complexity as complexity_figure
 from pairgrad.experiments.published import DIMENSIONS
 from pairgrad.experiments.table import Table, Tick
@@ -54,6 +63,12 @@ TABLES: Mapping[str, TableRecipe] = {
     "parity": TableRecipe(4, parity.parity),
     "constants": TableRecipe(constants.STEPS, constants.constants),
     "complexity": TableRecipe(len(DIMENSIONS), complexity),
+    "two-class": TableRecipe(len(two_class.RATIOS), two_class.two_class),
+    "mismatch-strength": TableRecipe(len(two_class.STRENGTHS), two_class.mismatch_strength),
+    "backward-counterfactual": TableRecipe(len(published.COUNTERFACTUAL_VIEWS), counterfactual.backward_counterfactual),
+    "captured-audit": TableRecipe(2 * len(counterfactual.STRETCHES), counterfactual.captured_audit),
+    "precision-geometry": TableRecipe(4, counterfactual.precision_geometry),
+    "class-count": TableRecipe(len(class_count.COUNTS) * len(class_count.PRIOR_RATIOS), class_count.class_count),
 }
 
 FIGURES: Mapping[str, FigureRecipe] = {
@@ -64,6 +79,11 @@ FIGURES: Mapping[str, FigureRecipe] = {
     ),
     "clipped-defect": FigureRecipe(len(clipped_defect.ORDERS), clipped_defect.data, clipped_defect.draw),
     "complexity-certificate": FigureRecipe(len(DIMENSIONS), complexity_figure.data, complexity_figure.draw),
+    "class-count-control": FigureRecipe(
+        len(class_count.COUNTS) * len(class_count.PRIOR_RATIOS), class_count_control.data, class_count_control.draw
+    ),
+    "theoretical-field": FigureRecipe(2, theoretical_field.data, theoretical_field.draw),
+    "mechanism-controls": FigureRecipe(mechanism_controls.STEPS, mechanism_controls.data, mechanism_controls.draw),
 }
 
 

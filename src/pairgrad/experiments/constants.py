@@ -13,6 +13,7 @@ from pairgrad.experiments.defect import Defect, clip_onset, finite_start_defect
 from pairgrad.experiments.fidelity import arfr_ratio_error
 from pairgrad.experiments.published import DIMENSIONS, Printed
 from pairgrad.experiments.table import Check, Column, Row, Table, Tick, compared, compared_columns
+from pairgrad.experiments.two_class import two_class_antisymmetry
 from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import flint, working_precision
 
@@ -32,17 +33,6 @@ def fitted_slopes() -> tuple[float, float]:
     dims = np.array(DIMENSIONS, dtype=float)
     by_nu, by_dim = (float(np.polyfit(np.log(against), errors, 1)[0]) for against in (dims / 2 - 1, dims))
     return by_nu, by_dim
-
-
-def two_class_antisymmetry(concentrations: tuple[float, float] = (4032, 8064), nu: int = 63) -> float:
-    """J_12 - J_21 of the two-class construction at the origin: (F'(k1) g(k2) - g(k1) F'(k2)) / 4, temperature 1."""
-    case = FiniteStart(nu)
-    with working_precision(_BITS):
-        ops = BallArithmetic()
-        (f1, f2), (g1, g2) = (
-            [of(k) for k in concentrations] for of in (lambda k: case.derivative(ops, k), lambda k: case.ratio(ops, k, clipped=True))
-        )
-        return float((f1 * g2 - g1 * f2) / 4)
 
 
 def _fit() -> Iterator[_Constant]:
@@ -123,10 +113,12 @@ def _notes() -> tuple[str, ...]:
     return (
         f"The published slope {published.FITTED_SLOPE.text} agrees with the regression against p ({by_dim:.4f}); against nu, the variable of the certificate "
         f"nu^-3, the same errors give {by_nu:.4f}.",
-        f"Captured defect: over the interval r/nu in [{low}, {high}], which the paper prints for one captured state (app:mechanism-protocol), it falls from "
-        f"{largest:.4e} to {smallest:.4e}. The paper's {published.CAPTURED_DEFECT.text} ({published.CAPTURED_DEFECT.label}) is a maximum over six views and "
-        f"its {published.COUNTERFACTUAL_DEFECT.text} ({published.COUNTERFACTUAL_DEFECT.label}) one over each of two; their radii are not printed, so agreement "
-        "is to be expected to about two digits. The other two numbers of the first table, of scores, need the captured features and are not here.",
+        f"Captured defect: over the interval r/nu in [{low}, {high}], which the paper prints for one captured state "
+        f"(app:mechanism-protocol), it falls from {largest:.4e} to {smallest:.4e}. The paper's {published.CAPTURED_DEFECT.text} "
+        f"({published.CAPTURED_DEFECT.label}) is a maximum over six views and its {published.COUNTERFACTUAL_DEFECT.text} "
+        f"({published.COUNTERFACTUAL_DEFECT.label}) one over each of two; their radii are not printed, so agreement is to be expected to "
+        "about two digits. The other two numbers of the first table are of scores: table captured-audit sets synthetic states beside "
+        "them.",
         "The clip onsets, where the raw ratio reaches 1, are not printed in the paper, which shows that there is one.",
     )
 

@@ -13,7 +13,7 @@ from pairgrad.certificates.finite_start import FiniteStart
 from pairgrad.experiments import published
 from pairgrad.experiments.exact import largest_error, largest_relative_error
 from pairgrad.experiments.published import DIMENSIONS
-from pairgrad.experiments.table import Cell, Check, Column, Row, Table, Tick, compared, compared_columns, same_digits
+from pairgrad.experiments.table import Cell, Check, Column, Row, Table, Tick, compared, compared_columns, number, same_digits
 from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.potentials.formulas import Formulas
@@ -101,11 +101,11 @@ def ratio_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] = DIME
             same_digits("certificate", table, "certificate"),
             Check(
                 f"certificate |R(x) - A_R(x)| <= nu^-3 for all x >= 0, nu >= 10/9: held at all {len(rows) * POINTS} points measured",
-                all(_number(row, "arfr_error") <= _number(row, "certificate") for row in rows),
+                all(number(row, "arfr_error") <= number(row, "certificate") for row in rows),
             ),
             Check(
                 f"the bound proven here: held at all {len(rows) * POINTS} points measured",
-                all(_number(row, "arfr_error") <= _number(row, "proven") for row in rows),
+                all(number(row, "arfr_error") <= number(row, "proven") for row in rows),
             ),
         ),
         notes=(
@@ -180,7 +180,7 @@ def _why_published_differs(rows: tuple[Row, ...]) -> tuple[str, ...]:
     for row in rows:
         if row["log_miller_same_digits"]:
             continue
-        exact, ours, unit = (_number(row, key) for key in ("log_miller_exact_error", "log_miller_float64_error", "log_miller_unit"))
+        exact, ours, unit = (number(row, key) for key in ("log_miller_exact_error", "log_miller_float64_error", "log_miller_unit"))
         printed = float(str(row["log_miller_published"]))
         notes.append(
             f"Dimension {row['dim']}: the finite start alone errs by {exact:.3e}; the float64 runs print {ours:.3e} (ours) and {printed:.2e} (the paper's). "
@@ -190,10 +190,3 @@ def _why_published_differs(rows: tuple[Row, ...]) -> tuple[str, ...]:
             "our run to the published digits; we cannot see which, because the paper's program is not at hand."
         )
     return tuple(notes)
-
-
-def _number(row: Row, key: str) -> float:
-    cell = row[key]
-    if not isinstance(cell, (int, float)):
-        raise TypeError(f"{key} is {cell!r}, not a number")
-    return float(cell)

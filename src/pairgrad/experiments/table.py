@@ -76,6 +76,14 @@ class Table:
         return [float(cell) for cell in self.column(key) if cell is not None]
 
 
+def number(row: Row, key: str) -> float:
+    """The cell of a row that must be a number."""
+    cell = row[key]
+    if not isinstance(cell, (int, float)):
+        raise TypeError(f"{key} is {cell!r}, not a number")
+    return float(cell)
+
+
 def compared_columns(
     key: str, heading: str, spec: str, *, error: str = "", printed: str = "", shown: bool = True
 ) -> tuple[Column, Column, Column, Column]:

@@ -54,7 +54,7 @@ class Arithmetic(Protocol):
     def multiply_add(self, a: Number, b: Number, c: Number, /) -> Number: ...
 
 
-def _horner(coefficients: Sequence[Number], t: Number) -> Number:
+def horner(coefficients: Sequence[Number], t: Number) -> Number:
     """sum_i coefficients[i] t^i."""
     if len(coefficients) == 1:
         return coefficients[0] + 0 * t
@@ -89,7 +89,7 @@ def divided_difference(
 def _chain(coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
     """Horner's scheme in one buffer where no graph is recorded."""
     if torch.is_grad_enabled() or len(coefficients) < 3:
-        return _horner(coefficients, t)
+        return horner(coefficients, t)
     total = coefficients[-1] * t
     for c in reversed(coefficients[1:-1]):
         total.add_(c).mul_(t)
@@ -219,7 +219,7 @@ class MpmathArithmetic:
         self.sqrt, self.exp, self.log, self.log1p = context.sqrt, context.exp, context.log, context.log1p
         self.absolute, self.maximum, self.minimum, self.at_least = abs, max, min, max
         self.log_integer = context.log
-        self.polynomial, self.multiply_add = _horner, multiply_add
+        self.polynomial, self.multiply_add = horner, multiply_add
 
     def constant(self, value: Fraction | float) -> Number:
         exact = Fraction(value)
@@ -261,7 +261,7 @@ class BallArithmetic:
 
         self.arb, self._fmpq = flint.arb, flint.fmpq
         self.absolute = abs
-        self.polynomial, self.multiply_add = _horner, multiply_add
+        self.polynomial, self.multiply_add = horner, multiply_add
 
     def constant(self, value: Fraction | float) -> Number:
         exact = Fraction(value)

@@ -4,6 +4,7 @@ from pairgrad.losses.adjust import LogitAdjust, TemperatureLogitAdjust
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.losses.classifier import VMFClassifier
 from pairgrad.losses.cross_entropy import vmf_cross_entropy
+from pairgrad.losses.field import UpdateField, update_field
 from pairgrad.losses.outlier import OutlierExposure
 from pairgrad.losses.patt import PATTLoss, PATTTerms
 from pairgrad.losses.proco import ProCoLoss
@@ -18,8 +19,10 @@ __all__ = [
     "PATTTerms",
     "ProCoLoss",
     "TemperatureLogitAdjust",
+    "UpdateField",
     "VMFClassifier",
     "VMFRegressionLoss",
+    "update_field",
     "vmf_cross_entropy",
     "vmf_scores",
 ]

@@ -20,7 +20,7 @@ from pairgrad.losses.views import cross_entropy_of_views, every_state
 from pairgrad.potentials import Potential
 from pairgrad.sphere.bank import ClassBank, Touched
 from pairgrad.sphere.geometry import GEOMETRIES
-from pairgrad.sphere.inputs import checked_batch
+from pairgrad.sphere.inputs import checked_batch, checked_features
 from pairgrad.sphere.state import Classes
 
 _SHORTEST = 1e-12  # a feature shorter than this is not brought to unit length
@@ -128,7 +128,7 @@ class BankLoss(nn.Module):
     def soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
         """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated."""
         if self.normalize and isinstance(features, torch.Tensor):
-            features = self._scaled(features)
+            features = self.scaled(features)
         options = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype, "validate": self.bank.validate}
         state = _Snapshot(self.bank)
         return vmf_cross_entropy(
@@ -138,7 +138,7 @@ class BankLoss(nn.Module):
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features."""
         if self.normalize and isinstance(features, torch.Tensor):
-            features = self._scaled(features)
+            features = self.scaled(features)
         geometry = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype}
         return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **geometry, validate=self.bank.validate)
 
@@ -185,7 +185,7 @@ class BankLoss(nn.Module):
         return plan
 
     def _step(self, plan: fused.Plan, views: torch.Tensor, labels: torch.Tensor, update: bool) -> tuple[fused.Result, Touched | None]:
-        lengths = torch.linalg.vector_norm(views, dim=-1, keepdim=True).clamp_min(_SHORTEST) if self.normalize else None
+        lengths = self.lengths(views).unsqueeze(-1) if self.normalize else None
         unit = views if lengths is None else views / lengths
         before = self.score == "before-update"
         result, touched = cross_entropy_of_views(plan, self.bank, unit, labels, self.log_prior, before=before, update=update)
@@ -194,7 +194,12 @@ class BankLoss(nn.Module):
             result = result._replace(gradient=result.gradient.addcmul_(unit, -along).div_(lengths))
         return result, touched
 
-    def _scaled(self, views: torch.Tensor) -> torch.Tensor:
+    def lengths(self, views: torch.Tensor) -> torch.Tensor:
+        """What features are divided by where the loss normalises them."""
+        return torch.linalg.vector_norm(views, dim=-1).clamp_min(_SHORTEST)
+
+    def scaled(self, views: torch.Tensor) -> torch.Tensor:
+        """The views as they are scored: of unit length, where the loss normalises."""
         return functional.normalize(views, dim=-1, eps=_SHORTEST) if self.normalize else views
 
     # Plain ------------------------------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ class BankLoss(nn.Module):
     def _plain(self, views: torch.Tensor, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """View by view in operations that autograd records, with a copy of the class rows for each."""
         rows = []
-        for view in self._scaled(views):
+        for view in self.scaled(views):
             if self.training and self.score == "after-update":
                 self.bank.absorb(view.detach()[None], labels)
             known = Classes(*(tensor.clone() for tensor in self.bank.current()))
@@ -218,6 +223,11 @@ class BankLoss(nn.Module):
         return functional.cross_entropy(logits, labels, reduction="none")
 
     # Arguments --------------------------------------------------------------------------------------------------------
+
+    def stacked_views(self, features: Views) -> torch.Tensor:
+        """The views (V, B, p), checked and in the dtype of the bank."""
+        views = checked_features(self._views(features), self.bank.dim, self.bank.sums, validate=self.bank.validate)
+        return views.to(self.bank.sums.dtype)
 
     def _views(self, features: Views) -> torch.Tensor:
         """(V, B, p)"""
@@ -278,5 +288,5 @@ class _Again:
         else:
             full = every_state(bank.current(), self.labels, self.touched)
             states = [Classes(*(tensor[v] for tensor in full)) for v in range(len(views))]
-        pairs = zip(self.loss._scaled(views), states, strict=True)
+        pairs = zip(self.loss.scaled(views), states, strict=True)
         return torch.stack([self.loss._plain_rows(view, self.labels, state, view.dtype) for view, state in pairs])

@@ -92,8 +92,8 @@ def vmf_cross_entropy(
         raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
     labels = _checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
     dtype = working_dtype(features, classes, geometry_dtype)
-    log_prior = _checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
-    weight = _checked_per_class("weight", weight, state.num_classes, classes.rows, dtype)
+    log_prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
+    weight = checked_per_class("weight", weight, state.num_classes, classes.rows, dtype)
 
     with full_precision(features.device.type):
         learned = [classes.rows, classes.concentration, temperature, log_prior]
@@ -184,7 +184,7 @@ class _Job:
         self, plan: fused.Plan, features: torch.Tensor, classes: Classes, temperature: Temperature, log_prior: torch.Tensor | None
     ) -> torch.Tensor:
         """Loss per row, (B,), with its gradients attached."""
-        known = Classes(*(tensor.detach().to(self.dtype) for tensor in classes))
+        known = Classes(*(tensor.detach() for tensor in classes)).to(self.dtype)
         bias = None if log_prior is None else log_prior.detach()
         with torch.no_grad():
             result = self._pass(plan, features.detach().to(self.dtype)[None], known, bias)
@@ -428,7 +428,7 @@ def _spread(log_prior: torch.Tensor | None) -> float | None:
     return float(finite.max() - finite.min()) if len(finite) else None
 
 
-def _checked_per_class(
+def checked_per_class(
     name: str, value: torch.Tensor | None, num_classes: int, like: torch.Tensor, dtype: torch.dtype
 ) -> torch.Tensor | None:
     if value is None:

@@ -26,13 +26,13 @@ from pairgrad.sphere.geometry import Temperature
 from pairgrad.sphere.state import Classes
 
 # exp(+-margin), times a gain of 1e-5 or summed over a million classes, stays far from underflow and overflow
-_MARGIN = {torch.float32: 64.0, torch.float64: 650.0}
+MARGIN = {torch.float32: 64.0, torch.float64: 650.0}
 # Elements of a (rows, classes) tile. In eager mode 128 kB of float32, so that a chain of operations stays in cache. Compiled, the chain is one
 # loop: all classes at once up to the second number, and beyond it a loop over compiled tiles of the third.
 _EAGER_TILE = 2**15
 _COMPILED_WHOLE = 2**23
 _COMPILED_TILE = 2**18
-_SMALLEST_TILE = 256
+SMALLEST_TILE = 256
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Plan:
         whole = num_classes - num_classes % self.tile if self.compiled_tiles else num_classes
         for start in range(0, whole, self.tile):
             yield start, min(start + self.tile, whole)
-        for start in range(whole, num_classes, _SMALLEST_TILE):
-            yield start, min(start + _SMALLEST_TILE, num_classes)
+        for start in range(whole, num_classes, SMALLEST_TILE):
+            yield start, min(start + SMALLEST_TILE, num_classes)
 
 
 def plan(
@@ -87,12 +87,12 @@ def plan(
 ) -> Plan:
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
-    fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * _MARGIN[dtype]
+    fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * MARGIN[dtype]
     streams = compiled and rows * num_classes > _COMPILED_WHOLE
     if tile is None and compiled and not streams:
         tile = num_classes
     if tile is None:
-        tile = max(_SMALLEST_TILE, (_COMPILED_TILE if compiled else _EAGER_TILE) // max(rows, 1))
+        tile = max(SMALLEST_TILE, (_COMPILED_TILE if compiled else _EAGER_TILE) // max(rows, 1))
     return Plan(pot, temperature, kernels.series_terms(pot, reach, dtype), fixed, gradient, min(tile, num_classes), streams, tangential)
 
 
@@ -153,7 +153,7 @@ def start(plan: Plan, features: torch.Tensor, own: torch.Tensor, label: Label | 
     shape = features.shape[:-1]
     if plan.fixed and label is not None:
         # no score exceeds ||f|| / tau, and the label's is one of them: the largest logit lies within the margin of this
-        highest = own.sqrt().squeeze(-1) + (largest_bias - _MARGIN[features.dtype])
+        highest = own.sqrt().squeeze(-1) + (largest_bias - MARGIN[features.dtype])
         top = torch.maximum(label.logit, highest)
     elif label is not None:
         top = label.logit.clamp_min(torch.finfo(features.dtype).min / 2)

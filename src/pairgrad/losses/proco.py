@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,9 +44,17 @@ class ProCoLoss(BankLoss):
     def __init__(self, num_classes: int, dim: int, *, weight: float = 1.0, class_counts: Any = None, **options: Any) -> None:
         super().__init__(num_classes, dim, class_counts=class_counts, **options)
         self.weight = float(weight)
-        counts = [1.0] * self.bank.num_classes if class_counts is None else class_counts
+        self.classifier = self._classifier([1.0] * self.bank.num_classes if class_counts is None else class_counts)
+
+    def _classifier(self, class_counts: Sequence[float] | torch.Tensor) -> LogitAdjust:
         sums = self.bank.sums
-        self.classifier = LogitAdjust(counts, reduction=self.reduction, dtype=sums.dtype).to(sums.device)
+        return LogitAdjust(class_counts, reduction=self.reduction, dtype=sums.dtype).to(sums.device)
+
+    def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
+        """Add prior_strength * log(n_k / sum n) to the scores, and log(n_k / sum n) to the classifier's logits, from now on."""
+        super().set_prior(class_counts)
+        if hasattr(self, "classifier"):  # not yet while the part with the bank is made
+            self.classifier = self._classifier(class_counts)
 
     def forward(self, features: Views, labels: torch.Tensor, logits: torch.Tensor | None = None) -> torch.Tensor:
         """The contrastive loss of one or several views, or with `logits` (B, K) the whole objective. Updates the bank in training mode."""

@@ -76,7 +76,7 @@ def plain_scores(
 ) -> torch.Tensor:
     """`vmf_scores` of checked arguments, (B, p) -> (B, K), in operations that autograd and torch.func follow."""
     features = features.to(dtype)
-    classes = Classes(*(tensor.to(dtype) for tensor in classes))
+    classes = classes.to(dtype)
     if isinstance(temperature, torch.Tensor):
         temperature = temperature.to(dtype)
     if geometry == "expanded":

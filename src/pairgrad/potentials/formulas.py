@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pairgrad.ground.arithmetic import Arithmetic, Number
 
@@ -21,6 +21,14 @@ class Formulas(Protocol):
     def complement(self, ops: Arithmetic, x: Number) -> Number: ...
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number: ...
     def secant(self, ops: Arithmetic, a: Number, b: Number) -> Number: ...
+
+
+@runtime_checkable
+class OwnDerivative(Protocol):
+    """What formulas offer besides, if `slope` is not the same formula as the derivative of `value`: that derivative, and its derivative."""
+
+    def consistent_slope(self, ops: Arithmetic, x: Number) -> Number: ...
+    def consistent_curvature(self, ops: Arithmetic, x: Number) -> Number: ...
 
 
 class BySubtraction:

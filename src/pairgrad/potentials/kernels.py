@@ -10,7 +10,7 @@ import torch
 from pairgrad.ground.arithmetic import FusedArithmetic, TorchArithmetic
 from pairgrad.potentials.autograd import differentiable, differentiable_pair
 from pairgrad.potentials.expansion import Expansion
-from pairgrad.potentials.formulas import BySubtraction
+from pairgrad.potentials.formulas import BySubtraction, OwnDerivative
 
 if TYPE_CHECKING:
     from pairgrad.potentials.protocol import Potential
@@ -40,10 +40,32 @@ def _pair(pot: Potential, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.where(infinite, torch.inf, value), torch.where(infinite, torch.sign(x), slope)
 
 
+def _derivative(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    formulas = pot.formulas(x.dtype)
+    if not isinstance(formulas, OwnDerivative):
+        return _slope(pot, x)
+    return torch.where(x.isinf(), torch.sign(x), formulas.consistent_slope(TORCH, x))
+
+
+def _defect(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    supplied, derivative = _slope(pot, x), _derivative(pot, x)
+    return torch.where(supplied == derivative, 0.0, supplied - derivative)  # infinite slopes, of the epsilon term near 0, are equal too
+
+
 def curvature(pot: Potential, x: torch.Tensor) -> torch.Tensor:
     """Plain torch operations, so that autograd continues to the third order and beyond."""
+    return _flat_at_infinity(pot.formulas(x.dtype).curvature, x)
+
+
+def own_curvature(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    """The derivative of `derivative`: the second one of the value that is computed."""
+    formulas = pot.formulas(x.dtype)
+    return _flat_at_infinity(formulas.consistent_curvature if isinstance(formulas, OwnDerivative) else formulas.curvature, x)
+
+
+def _flat_at_infinity(formula: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     largest = torch.finfo(x.dtype).max
-    return torch.where(x.isinf(), 0.0, pot.formulas(x.dtype).curvature(TORCH, x.clamp(-largest, largest)))
+    return torch.where(x.isinf(), 0.0, formula(TORCH, x.clamp(-largest, largest)))
 
 
 def _complement(pot: Potential, x: torch.Tensor) -> torch.Tensor:
@@ -90,13 +112,22 @@ def increment_pair(
     b = torch.sqrt((a * a + squared).clamp_min(0))
     if isinstance(formulas, BySubtraction):
         value_b, slope_b = formulas.pair(TORCH, b)
-        difference, limit = value_b - formulas.value(TORCH, a), 1 / float(2 * pot.nu + 2)  # of R(x) / x at 0
+        difference, limit = value_b - formulas.value(TORCH, a), _gain_at_zero(pot)
     else:
         a, b = torch.broadcast_tensors(a, b)
         difference, slope_b = formulas.difference(TORCH, a, b), formulas.slope(TORCH, b)
         limit = formulas.curvature(TORCH, b.new_zeros(()))
+    return difference, _quotient(slope_b, b, limit)
+
+
+def _gain_at_zero(pot: Potential) -> float:
+    """Of R(x) / x, and of the finite recurrences, which have its first term."""
+    return 1 / float(2 * pot.nu + 2)
+
+
+def _quotient(slope: torch.Tensor, b: torch.Tensor, limit: float | torch.Tensor) -> torch.Tensor:
     small = b < torch.finfo(b.dtype).tiny ** 0.5
-    return difference, torch.where(small, limit, slope_b / torch.where(small, 1.0, b))
+    return torch.where(small, limit, slope / torch.where(small, 1.0, b))
 
 
 def series_terms(pot: Potential, reach: float | None, dtype: torch.dtype) -> tuple[int, int] | None:
@@ -112,12 +143,20 @@ def _gain(pot: Potential, square: torch.Tensor) -> torch.Tensor:
     return increment_pair(pot, square.sqrt(), torch.zeros_like(square))[1]
 
 
-def _d_gain(pot: Potential, square: torch.Tensor) -> torch.Tensor:
+def _own_gain(pot: Potential, square: torch.Tensor) -> torch.Tensor:
+    """derivative(b) / b as a function of b^2."""
+    if not isinstance(pot.formulas(square.dtype), OwnDerivative):
+        return _gain(pot, square)
+    b = square.sqrt()
+    return _quotient(_derivative(pot, b), b, _gain_at_zero(pot))
+
+
+def _d_gain(pot: Potential, square: torch.Tensor, bend: Kernel, of: Kernel) -> torch.Tensor:
     """(slope'(b) - slope(b) / b) / (2 b^2), which cancels where b is small: there the first term of the series of R, for b^2 = 0."""
     turn = float(2 * pot.nu + 2)
     near = square <= (1e-3 * turn) ** 2
     away = torch.where(near, turn * turn, square)
-    return torch.where(near, -1 / (turn * turn * (turn + 2)), (curvature(pot, away.sqrt()) - gain(pot, away)) / (2 * away))
+    return torch.where(near, -1 / (turn * turn * (turn + 2)), (bend(pot, away.sqrt()) - of(pot, away)) / (2 * away))
 
 
 slope: Kernel = differentiable(_slope, lambda pot, _, x: curvature(pot, x))
@@ -131,9 +170,20 @@ secant: Kernel = differentiable(
     lambda pot, output, a, b: _d_secant(pot, output, a, b),
     uses_output=True,
 )
-gain: Kernel = differentiable(_gain, lambda pot, _, square: _d_gain(pot, square))
-increment: Kernel = differentiable(
-    lambda pot, a, squared: increment_pair(pot, a, squared)[0],
-    lambda pot, _, a, squared: a * (gain(pot, (a * a + squared).clamp_min(0)) - gain(pot, a * a)),
-    lambda pot, _, a, squared: gain(pot, (a * a + squared).clamp_min(0)) / 2,
-)
+derivative: Kernel = differentiable(_derivative, lambda pot, _, x: own_curvature(pot, x))
+defect: Kernel = differentiable(_defect, lambda pot, _, x: curvature(pot, x) - own_curvature(pot, x))
+gain: Kernel = differentiable(_gain, lambda pot, _, square: _d_gain(pot, square, curvature, gain))
+own_gain: Kernel = differentiable(_own_gain, lambda pot, _, square: _d_gain(pot, square, own_curvature, own_gain))
+
+
+def _increment(of: Kernel) -> Kernel:
+    """value(b) - value(a), whose derivatives are made of the gain `of`."""
+    return differentiable(
+        lambda pot, a, squared: increment_pair(pot, a, squared)[0],
+        lambda pot, _, a, squared: a * (of(pot, (a * a + squared).clamp_min(0)) - of(pot, a * a)),
+        lambda pot, _, a, squared: of(pot, (a * a + squared).clamp_min(0)) / 2,
+    )
+
+
+increment: Kernel = _increment(gain)
+own_increment: Kernel = _increment(own_gain)  # the same value; differentiated as what it is, whatever the realization supplies

@@ -48,6 +48,13 @@ class LogBesselFormulas(BySubtraction):
         lower = self._log_bessel(ops, self.lower, self.lower_at_zero, size)
         return odd(ops, x, ops.exp(upper - lower) * (ops.absolute(x) / size))
 
+    def consistent_slope(self, ops: Arithmetic, x: Number) -> Number:
+        """Derivative of the value: the terms nu log x and nu / x cancel, and the slope of the expansion is left."""
+        return self.lower.slope(ops, x)
+
+    def consistent_curvature(self, ops: Arithmetic, x: Number) -> Number:
+        return self.lower.curvature(ops, x)
+
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         """1 - R^2 - (2 nu + 1) R / x with its own R, as one would from log-Bessel values."""
         size = self._positive(ops, x)

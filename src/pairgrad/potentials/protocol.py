@@ -105,6 +105,18 @@ class Potential(ABC):
         """The derivative of the supplied slope."""
         return self._elementwise(kernels.curvature, x=x)
 
+    def derivative(self, x: torch.Tensor) -> torch.Tensor:
+        """The derivative of `value` as this realization computes it, whatever slope it supplies; differentiable.
+
+        The slope itself, for a coherent realization. For the recurrences, the derivative of the finite value, through the tangent of the recurrence; for
+        `"log-bessel"`, that of its expansion of log I_nu, without the rounding of the difference of logarithms.
+        """
+        return self._elementwise(kernels.derivative, x=x)
+
+    def defect(self, x: torch.Tensor) -> torch.Tensor:
+        """slope - derivative (eq. coherence-defect): 0 for a coherent realization. A difference, right to a few roundings of the two; differentiable."""
+        return self._elementwise(kernels.defect, x=x)
+
     def complement(self, x: torch.Tensor) -> torch.Tensor:
         """1 - slope(x), accurate where the slope is close to 1."""
         return self._elementwise(kernels.complement, x=x)

@@ -101,6 +101,9 @@ class Consistent(_Recurrence):
     def slope(self, x: torch.Tensor) -> torch.Tensor:
         return self._elementwise(_recorded_slope if self._recorded else kernels.slope, x=x)
 
+    def derivative(self, x: torch.Tensor) -> torch.Tensor:
+        return self.slope(x)
+
     def pair(self, x: torch.Tensor) -> Pair:
         return Pair(self.value(x), self.slope(x)) if self._recorded else super().pair(x)
 

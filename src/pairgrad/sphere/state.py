@@ -20,6 +20,13 @@ class Classes(NamedTuple):
         """Classes first .. last - 1."""
         return Classes(self.rows[..., first:last, :], self.rates[..., first:last], self.concentration[..., first:last])
 
+    def to(self, dtype: torch.dtype) -> Classes:
+        """In another dtype; in a wider one the rates are computed anew, to its rounding."""
+        rows, concentration = self.rows.to(dtype), self.concentration.to(dtype)
+        if torch.finfo(dtype).eps < torch.finfo(self.rates.dtype).eps:
+            return Classes(rows, rates(concentration, torch.linalg.vector_norm(rows, dim=-1)), concentration)
+        return Classes(rows, self.rates.to(dtype), concentration)
+
 
 def rates(concentration: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
     """kappa / norm, and 0 where the norm is 0: no direction, no concentration."""
