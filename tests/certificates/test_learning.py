@@ -245,6 +245,8 @@ def test_wrong_types_are_explained():
     features, labels, state = example()
     with pytest.raises(TypeError, match=r"state must be a pairgrad\.ClassBank"):
         pg.certify(features, labels, features)
+    with pytest.raises(TypeError, match="features must be"):
+        pg.certify([features.tolist()], labels, state)
     with pytest.raises(TypeError, match=r"groups\['x'\] must be a mask"):
         pg.certify(features, labels, state, groups={"x": torch.zeros(6)})
     with pytest.raises(ValueError, match="one state for all views or one for each of the 2, got 1"):

@@ -18,7 +18,7 @@ import torch
 from pairgrad.certificates.running import HYPOTHESIS
 from pairgrad.certificates.state_rounding import Rows, StateRounding
 from pairgrad.ground.certificate import Certificate, rounded_up
-from pairgrad.ground.checks import describe
+from pairgrad.ground.checks import describe, floating_tensor
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.losses.cross_entropy import checked_per_class
 from pairgrad.losses.patt import PATTLoss
@@ -226,6 +226,8 @@ def certify(
         raise ValueError("features must be a tensor (batch, dim) or a sequence of such views, got an empty sequence")
     if len(states) != len(views):
         raise ValueError(f"state must be one state for all views or one for each of the {len(views)}, got {len(states)}")
+    for view in views:
+        floating_tensor("features", view)
     check_temperature(temperature)
     tau = float(temperature)
     pot = resolve(realization, checked_state(states[0]).dim)
@@ -282,10 +284,9 @@ class _Delivery(NamedTuple):
     def of(dtype: torch.dtype, given: _Given, dim: int, like: torch.Tensor) -> _Delivery:
         unit, info = torch.finfo(dtype).eps / 2, torch.finfo(given.dtype)
         narrow = info.eps / 2 if info.eps / 2 > unit else 0.0
-        spacing = (
-            info.smallest_normal * info.eps if given.dtype == torch.float16 else info.smallest_normal
-        )  # float16 has subnormal numbers everywhere
-        floor = dim**0.5 * max(spacing, torch.finfo(dtype).smallest_normal)
+        # subnormal numbers of float16 are kept everywhere
+        smallest = info.smallest_normal * (info.eps if given.dtype == torch.float16 else 1)
+        floor = dim**0.5 * max(smallest, torch.finfo(dtype).smallest_normal)
         if given.lengths is None:
             return _Delivery(unit, torch.ones_like(like), 0.0, narrow, floor)
         return _Delivery(unit, (1 + 1e-6) / given.lengths.double(), (2 * dim + 16) * unit, narrow, floor)
@@ -417,9 +418,8 @@ def _assemble(
     """From what was found for every view and sample, (V, B)."""
     epsilon = float(ratio.bound or 0.0)
     delta = rows.path * epsilon
-    slack = torch.exp(
-        (2 * delta + 4 * rows.logit).clamp_max(600.0)
-    )  # between the probabilities found and those anywhere between exact and computed
+    # between the probabilities found and those anywhere between exact and computed
+    slack = torch.exp((2 * delta + 4 * rows.logit).clamp_max(600.0))
     doubt = (rows.doubt * slack).clamp_max(1.0)
 
     score = _bound(delta, delta + rows.score)
@@ -479,7 +479,8 @@ def _assemble(
 
 
 def _bound(truncation: torch.Tensor, total: torch.Tensor) -> Bound:
-    return Bound(truncation * _UPWARDS, (total - truncation).clamp_min(0) * _UPWARDS)
+    rounding = (total - truncation).clamp_min(0) * _UPWARDS
+    return Bound(truncation * _UPWARDS, torch.nan_to_num(rounding, nan=torch.inf, posinf=torch.inf))
 
 
 def _variation(delta: torch.Tensor, rest: torch.Tensor, slack: torch.Tensor) -> torch.Tensor:

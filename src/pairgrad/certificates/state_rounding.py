@@ -214,9 +214,8 @@ class StateRounding:
             finite = self.log_prior[torch.isfinite(self.log_prior)].double()
             largest_bias, spread = float(finite.max()), float(finite.max() - finite.min())
         margin = MARGIN[self.features.dtype]
-        highest = reach + (
-            largest_bias - margin
-        )  # the reference logit of a fixed `top`, where the plan has one; bank losses know lengths to 0.1 %
+        # the reference logit of a fixed `top`, where the plan has one; bank losses know lengths to 0.1 %
+        highest = reach + (largest_bias - margin)
         fixed = (highest > logit - room) & (2 * float(reach.max()) + spread <= 2.02 * margin)
         away = torch.maximum(found["largest"] - logit, torch.where(fixed, (highest - logit).abs(), 0.0)) + room
 
