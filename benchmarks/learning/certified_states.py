@@ -127,7 +127,7 @@ def bounds(certificate: LearningCertificate) -> dict[str, torch.Tensor]:
         "sample_loss": certificate.sample_loss.total,
         "loss": certificate.loss.total,
         "total_variation": certificate.total_variation.total,
-        "margin": certificate.predictions.needed,
+        "margin": certificate.margin.needed,
         "sample_gradient": certificate.sample_gradient.total,
         "gradient": certificate.gradient.total,
         "group_loss": group.loss.total,
@@ -148,8 +148,8 @@ def used(state: LearningState, realization: str) -> dict[str, float]:
     shares["unbounded"] = float(any(bool(bound.isinf().any()) for bound in allowed.values()))
     for v, view in enumerate(exact):
         for i, row in enumerate(view):
-            if bool(certificate.predictions.unchanged[v, i]):
-                best = int(certificate.predictions.classes[v, i])
+            if bool(certificate.margin.unchanged[v, i]):
+                best = int(certificate.margin.prediction[v, i])
                 wrong = any(bool(z > row.logits[best]) for z in row.logits)
                 shares["margin"] = math.inf if wrong else shares["margin"]
     return shares

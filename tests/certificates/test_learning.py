@@ -59,7 +59,7 @@ def test_the_uniform_bounds_are_the_formulas_of_the_paper():
 def test_mean_loss_and_gradient_are_averages():
     features, labels, state = example()
     views = pg.certify([features, -features], labels, state, TAU)
-    assert views.score.total.shape == views.sample_gradient.total.shape == views.predictions.margin.shape == (2, 6)
+    assert views.score.total.shape == views.sample_gradient.total.shape == views.margin.observed.shape == (2, 6)
     assert views.loss.truncation.item() == pytest.approx(views.sample_loss.truncation.mean().item(), rel=1e-7)
     assert views.loss.total >= views.sample_loss.total.mean()
     torch.testing.assert_close(views.gradient.truncation, views.sample_gradient.truncation / 12, rtol=1e-7, atol=0)
@@ -114,8 +114,8 @@ def test_predictions_near_a_tie_are_not_called_certain():
     state = pg.ClassState(rows, torch.tensor([20.0, 20.0]))
     features = torch.tensor([[1.0, 5e-4, 0, 0, 0, 0, 0, 0], [0.0, 1.0, 0, 0, 0, 0, 0, 0]])
     certificate = pg.certify(features, torch.tensor([0, 1]), state, TAU, realization="paired")
-    assert certificate.predictions.unchanged.tolist() == [False, True]
-    assert certificate.predictions.classes[1] == 1
+    assert certificate.margin.unchanged.tolist() == [False, True]
+    assert certificate.margin.prediction[1] == 1
     text = str(certificate)
     assert "1 of 2 predictions are provably those of the exact scores" in text
     assert "TF32" in text
@@ -137,7 +137,7 @@ def test_a_single_class_has_no_loss_and_no_doubt():
     certificate = pg.certify(features, torch.zeros(6, dtype=torch.int64), alone, TAU)
     assert certificate.loss.total < 1e-300
     assert (certificate.sample_gradient.total < 1e-290).all()
-    assert certificate.predictions.unchanged.all()
+    assert certificate.margin.unchanged.all()
 
 
 def test_classes_that_cannot_occur_do_not_count():
@@ -366,7 +366,7 @@ def test_a_prior_that_is_rounded_is_charged_for_it():
     prior = -1e4 - torch.rand(9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rounded, exact = pg.certify(features, labels, state, TAU, prior), pg.certify(features, labels, state, TAU, prior.float())
     moved = (prior - prior.float().double()).abs()
-    assert (rounded.predictions.needed >= 2 * moved.min()).all()
+    assert (rounded.margin.needed >= 2 * moved.min()).all()
     assert (rounded.sample_loss.total > exact.sample_loss.total).all()
 
 
@@ -376,7 +376,7 @@ def test_rows_whose_squares_leave_the_range_have_no_finite_bound(scale):
     with torch.no_grad():
         certificate = pg.certify(features, labels, pg.ClassState(state.mean_direction * scale, state.concentration), TAU)
     assert certificate.score.total.isinf().all()
-    assert not certificate.predictions.unchanged.any()
+    assert not certificate.margin.unchanged.any()
     assert not any(bound.total.isnan().any() for bound in (certificate.loss, certificate.gradient, certificate.total_variation))
 
 

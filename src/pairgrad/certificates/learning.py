@@ -76,23 +76,23 @@ def uniform_bounds(lengths: torch.Tensor, ratio_bound: float, temperature: float
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """Which predictions the exact scores would give as well: those whose margin exceeds twice the bound of a score.
+class Margin:
+    """Between the two best classes. Where it exceeds twice the bound of a score, the exact scores give the same prediction.
 
     Args:
-        classes: the class with the largest score plus log prior, as computed.
-        margin: its distance to the runner-up, as computed.
+        prediction: the class with the largest score plus log prior, as computed.
+        observed: its distance to the runner-up, as computed.
         needed: the distance from which on nothing can change.
     """
 
-    classes: torch.Tensor
-    margin: torch.Tensor
+    prediction: torch.Tensor
+    observed: torch.Tensor
     needed: torch.Tensor
 
     @property
     def unchanged(self) -> torch.Tensor:
         """Where the prediction is provably that of the exact scores."""
-        return self.margin > self.needed
+        return self.observed > self.needed
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class LearningCertificate:
         sample_loss: of its cross-entropy.
         loss: of the mean over samples and views, L_ISAC; terms that do not contain the scores, as PATT has, add no truncation to it.
         total_variation: between the exact class probabilities and those of the computed scores.
-        predictions: which are provably those of the exact scores.
+        margin: between the two best classes, and which predictions are therefore those of the exact scores.
         sample_gradient: of the gradient of the sample's loss in its feature, in Euclidean length, in the dtype of the features.
         gradient: of the gradient of the mean loss in that feature.
         groups: by name.
@@ -135,7 +135,7 @@ class LearningCertificate:
     sample_loss: Bound
     loss: Bound
     total_variation: Bound
-    predictions: Predictions
+    margin: Margin
     sample_gradient: Bound
     gradient: Bound
     groups: Mapping[str, GroupCertificate]
@@ -161,11 +161,11 @@ class LearningCertificate:
     def verdict(self) -> str:
         """Where the exact loss lies, and how many predictions are certain."""
         loss = f"The exact mean loss is {float(self.mean_loss):.6g} up to {rounded_up(float(self.loss.total), 3)}.\n"
-        unchanged, margin = self.predictions.unchanged, self.predictions.margin
+        unchanged, margin = self.margin.unchanged, self.margin.observed
         sure, every = int(unchanged.sum()), unchanged.numel()
         if sure == every:
             return f"{loss}All {every} predictions are those of the exact scores; the smallest margin is {float(margin.min()):.3g}."
-        needed = rounded_up(float(self.predictions.needed[~unchanged].max()), 3)
+        needed = rounded_up(float(self.margin.needed[~unchanged].max()), 3)
         return f"{loss}{sure} of {every} predictions are provably those of the exact scores; the others have margins of at most {needed}."
 
     def __str__(self) -> str:
@@ -216,7 +216,7 @@ def certify(
         >>> import torch, pairgrad as pg
         >>> state = pg.ClassState(torch.eye(3, 128), torch.tensor([50.0, 100.0, 200.0]))
         >>> certificate = pg.certify(torch.eye(128)[:2].double(), torch.tensor([0, 1]), state)
-        >>> bool(certificate.score.total.max() < 4e-5), bool(certificate.predictions.unchanged.all())
+        >>> bool(certificate.score.total.max() < 4e-5), bool(certificate.margin.unchanged.all())
         (True, True)
     """
     single = isinstance(features, torch.Tensor)
@@ -431,7 +431,7 @@ def _assemble(
         (2 / temperature * variation.truncation + slope) * delivery.factor,
         (2 / temperature * variation.total + slope + rows.gradient + delivery.projection * rows.gradient_size) * delivery.factor,
     )
-    predictions = Predictions(rows.prediction, rows.margin, 2 * (delta + rows.logit) * _UPWARDS)
+    margin = Margin(rows.prediction, rows.margin, 2 * (delta + rows.logit) * _UPWARDS)
 
     unit = delivery.unit
 
@@ -462,13 +462,13 @@ def _assemble(
         return Bound(bound.truncation[0], bound.rounding[0]) if single else bound
 
     if single:
-        predictions = Predictions(predictions.classes[0], predictions.margin[0], predictions.needed[0])
+        margin = Margin(margin.prediction[0], margin.observed[0], margin.needed[0])
     return LearningCertificate(
         shaped(score),
         shaped(sample_loss),
         averaged(sample_loss, rows.loss),
         shaped(variation),
-        predictions,
+        margin,
         shaped(shared(gradients, sizes, 1)),
         shaped(shared(gradients, sizes, rows.loss.numel())),
         certified,

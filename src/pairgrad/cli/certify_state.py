@@ -88,5 +88,5 @@ def _print(console: Console, certificate: LearningCertificate) -> None:
     for line in certificate.lines():
         table.add_row(*line)
     console.print(table)
-    console.print(Text(f"\n{certificate.verdict()}", style="" if bool(certificate.predictions.unchanged.all()) else "yellow"))
+    console.print(Text(f"\n{certificate.verdict()}", style="" if bool(certificate.margin.unchanged.all()) else "yellow"))
     console.print(Text(f"{certificate.ratio}\n", style="dim"))
