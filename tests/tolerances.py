@@ -82,7 +82,7 @@ RUNNING_OPERATION_SHARE = 0.2
 RUNNING_KERNEL_SHARE = 0.15
 
 # Learning certificates of "arfr" up to dim 512 in float64, where truncation dominates: the share of the bound that a search reaches must be at least this,
-# so that a bound is at most 20 times, and that of the score with the sharp constant at most twice, the largest error found. Seen: 0.40 (dim 8) to 0.99.
+# so that a bound is at most 20 times, and that of the score with the sharp constant at most twice, the largest error found. Seen: 0.5 (dim 8) to 0.99.
 LEARNING_SHARE = {"score": 1 / 2}
 LEARNING_SHARE_OTHERWISE = 1 / 20
 # The rounding terms hold for every order of summation, n u for n terms, where blocked sums have about sqrt(n) u: 18 random states of

@@ -1,6 +1,6 @@
 """How much of each learning certificate is used up, on random and on searched states, against ball arithmetic: writes docs/certificate-sharpness.md.
 
-python -m benchmarks.learning.certificates                   # 2,000 random and 210 searched states: about ten minutes
+python -m benchmarks.learning.certificates                   # 2,000 random and 210 searched states: some twenty minutes
 python -m benchmarks.learning.certificates --random 4 --dims 64 --seeds 1 --output /tmp/sharpness.md
 """
 
