@@ -92,3 +92,13 @@ def test_what_is_missing_or_wrong_is_named(tmp_path, bank):
     with pytest.raises(TypeError, match=r"state must be a pairgrad\.ClassBank"):
         save_state(path, SavedState(FEATURES, LABELS, FEATURES))
     assert path.read_bytes() == b"no tensors at all"
+
+
+def test_of_a_bank_with_two_memories_the_one_that_is_scored_comes_back(tmp_path):
+    bank = pg.ClassBank(4, 16, memory="two-epochs")
+    bank.update(FEATURES, LABELS)
+    bank.start_epoch()
+    bank.update(FEATURES.flip(0), LABELS)
+    back = load_state(save_state(tmp_path / "s", SavedState(FEATURES, LABELS, bank)))
+    assert torch.equal(back.state.sums, bank.sums)
+    assert torch.equal(back.state.concentration, bank.concentration)
