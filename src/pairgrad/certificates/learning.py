@@ -337,7 +337,7 @@ def certify_step(
         states.append(copy.deepcopy(bank))
         if loss.training and loss.score == "before-update":
             bank.update(view, labels)
-    given = _Given(_dtype_of(features), loss.lengths(raw) if loss.normalize else None)
+    given = _Given(_dtype_of(features), loss.lengths(raw).squeeze(-1) if loss.normalize else None)
     arguments = (loss.temperature, loss.log_prior, loss.potential, None, loss.bank.validate, groups, given)
     return _certified(list(seen), labels, states, *arguments, single=False)
 

@@ -185,7 +185,7 @@ class BankLoss(nn.Module):
         return plan
 
     def _step(self, plan: fused.Plan, views: torch.Tensor, labels: torch.Tensor, update: bool) -> tuple[fused.Result, Touched | None]:
-        lengths = self.lengths(views).unsqueeze(-1) if self.normalize else None
+        lengths = self.lengths(views) if self.normalize else None
         unit = views if lengths is None else views / lengths
         before = self.score == "before-update"
         result, touched = cross_entropy_of_views(plan, self.bank, unit, labels, self.log_prior, before=before, update=update)
@@ -195,8 +195,8 @@ class BankLoss(nn.Module):
         return result, touched
 
     def lengths(self, views: torch.Tensor) -> torch.Tensor:
-        """What features are divided by where the loss normalises them."""
-        return torch.linalg.vector_norm(views, dim=-1).clamp_min(_SHORTEST)
+        """What features are divided by where the loss normalises them, (V, B, 1)."""
+        return torch.linalg.vector_norm(views, dim=-1, keepdim=True).clamp_min(_SHORTEST)
 
     def scaled(self, views: torch.Tensor) -> torch.Tensor:
         """The views as they are scored: of unit length, where the loss normalises."""
