@@ -20,7 +20,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-learning bench-peers sharpness accuracy evidence docs clean
+.PHONY: help setup demo test test-all lint format bench bench-learning bench-peers sharpness accuracy audit-pages evidence docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,11 +37,15 @@ $(SETUP_STAMP): pyproject.toml constraints.txt
 demo: $(SETUP_STAMP)  ## run the demonstration
 	@$(BIN)/pairgrad demo
 
+# One worker per core, one thread per worker. `make test WORKERS=0` runs in this process.
+WORKERS ?= auto
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
 test: $(SETUP_STAMP)  ## run the tests, without the slow ones
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-all: $(SETUP_STAMP) lint docs  ## run lint, the documentation build and every test, slow ones included
-	$(BIN)/python -m pytest -m "" $(ARGS)
+	$(PYTEST) -m "" $(ARGS)
 
 lint: $(SETUP_STAMP)  ## check format, lint and types
 	$(BIN)/ruff format --check .
@@ -74,6 +78,9 @@ bench-learning: $(BENCH_STAMP)  ## measure time, memory and accuracy of the lear
 
 sharpness: $(SETUP_STAMP)  ## measure how much of each learning certificate is used up and write docs/certificate-sharpness.md
 	$(BIN)/python -m benchmarks.learning.certificates $(ARGS)
+
+audit-pages: $(SETUP_STAMP)  ## compare the auditor with gradcheck, run it over torch, and write docs/auditor-comparison.md and docs/auditor-library.md
+	$(BIN)/python -m benchmarks.auditor $(ARGS)
 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)

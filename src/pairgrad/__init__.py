@@ -1,8 +1,9 @@
 """Paired potentials: a value and the derivative handed to the optimizer, as one object."""
 
-from pairgrad import compat
+from pairgrad import coherence, compat
 from pairgrad._version import __version__
 from pairgrad.certificates.learning import certify
+from pairgrad.coherence import assert_coherent, audit, intended
 from pairgrad.ground.compilation import compile
 from pairgrad.losses import (
     LogitAdjust,
@@ -35,9 +36,13 @@ __all__ = [
     "VMFClassifier",
     "VMFRegressionLoss",
     "__version__",
+    "assert_coherent",
+    "audit",
     "certify",
+    "coherence",
     "compat",
     "compile",
+    "intended",
     "potential",
     "realizations",
     "update_field",

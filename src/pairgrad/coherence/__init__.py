@@ -1,0 +1,41 @@
+"""The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher."""
+
+from pairgrad.coherence.audit import assert_coherent, audit
+from pairgrad.coherence.consistent import differentiated_forward
+from pairgrad.coherence.domain import Box, LogRange
+from pairgrad.coherence.field import Antisymmetry, Circulation, antisymmetry, circulation, component
+from pairgrad.coherence.fork import Fork, best_scaling, fork
+from pairgrad.coherence.intent import intended
+from pairgrad.coherence.jax_functions import from_jax
+from pairgrad.coherence.nodes import Visit, replay, visits
+from pairgrad.coherence.report import Report, StateDefect
+from pairgrad.coherence.scan import Region
+from pairgrad.coherence.subject import Subject
+from pairgrad.coherence.verdict import Finding, Verdict
+
+__all__ = [
+    "Antisymmetry",
+    "Box",
+    "Circulation",
+    "Finding",
+    "Fork",
+    "LogRange",
+    "Region",
+    "Report",
+    "StateDefect",
+    "Subject",
+    "Verdict",
+    "Visit",
+    "antisymmetry",
+    "assert_coherent",
+    "audit",
+    "best_scaling",
+    "circulation",
+    "component",
+    "differentiated_forward",
+    "fork",
+    "from_jax",
+    "intended",
+    "replay",
+    "visits",
+]

@@ -1,0 +1,559 @@
+"""The audit: is this backward the derivative of this forward?"""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from pairgrad.coherence.consequences import (
+    NodeVerdict,
+    consistent_gradient,
+    field_findings,
+    fork_findings,
+    node_findings,
+    nodes,
+    scaling_findings,
+)
+from pairgrad.coherence.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
+from pairgrad.coherence.explore import EFFORTS, Effort, Observation, Size, defect_size, observe, observe_second
+from pairgrad.coherence.intent import INTENTS, intent_of
+from pairgrad.coherence.limits import FALSE_ALARM_RATE, TELLING, TESTS, coarsest
+from pairgrad.coherence.panel import DEGREE
+from pairgrad.coherence.path import Line, Path, Straight, random_cotangent, still
+from pairgrad.coherence.report import Report, StateDefect, passes
+from pairgrad.coherence.scan import Region, Scan, scan
+from pairgrad.coherence.second import second_backward_raises
+from pairgrad.coherence.straight import StraightThrough, straight_through
+from pairgrad.coherence.structure import structural_findings
+from pairgrad.coherence.subject import Subject, generators_restored
+from pairgrad.coherence.verdict import Finding, Verdict
+from pairgrad.ground.checks import describe, integer_at_least, one_of
+
+TOGETHER = "all inputs of the domain"
+_GRAVITY = {"alarm": 0, "warning": 1, "note": 2}
+
+
+def audit(
+    fn: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    domain: Any = None,
+    dtype: torch.dtype | None = None,
+    effort: str = "standard",
+    second_order: bool = True,
+    consequences: bool = True,
+    tolerance: float = 0.0,
+    intent: str | None = None,
+    module: torch.nn.Module | None = None,
+    seed: int = 0,
+) -> Report:
+    """Whether the gradient that a callable supplies is the derivative of the value it computes, how well that is known, and where it is not.
+
+    Two methods look at every state. Along segments through it, the change of the value must be the integral of the supplied gradient; at the state, the
+    derivative must be what extrapolated differences of the value say. A defect is reported where both contradict the backward, agree with each other, and
+    exceed their own noise. Beside that: repeatability of forward and backward, linearity in grad_output, edits in place, second derivatives, kinks, jumps
+    and straight-through estimators, told from defects.
+
+    Everything the callable changes (buffers, plain attributes and parameters of a module, random number generators) is put back before each call and at the
+    end. The arguments given are never written to.
+
+    Args:
+        fn: any callable from tensors to tensors: a function, an `nn.Module` (its parameters are audited too, in the mode it is in), `Function.apply`, a
+            custom op, a compiled function, a function with `torch.func` transforms inside, or a JAX function through
+            [`from_jax`][pairgrad.coherence.from_jax].
+        inputs: its arguments: one tensor, a tuple of positional ones, or a dict of keyword ones. Tensors that require a gradient are differentiated; if none
+            does, all floating-point ones are. Everything else passes through. May be left out if `domain` gives every argument.
+        domain: where else to look: [`Box`][pairgrad.coherence.Box], [`LogRange`][pairgrad.coherence.LogRange], a pair (low, high) or a Hypothesis strategy,
+            one for all inputs, a sequence with one (or None) for each, or a dict by name. States are drawn from it, and it is scanned from end to end; the
+            report has the regions with their verdicts.
+        dtype: make the audit in this dtype instead of that of the inputs.
+        effort: "quick", "standard" or "thorough": how many lines, states and tiles.
+        second_order: whether to audit the second backward too.
+        consequences: whether to look, where the backward is incoherent, for the custom Functions it comes from, for a scaling that explains it, for
+            the part of the update that is no gradient, and for what it does to training.
+        tolerance: a defect smaller than this, over the size of the gradient, is reported but does not decide the verdict.
+        intent: declares what is wanted, as [`intended`][pairgrad.intended] does.
+        module: a module that `fn` uses, if it is not itself one: its parameters are differentiated too, and its state is put back.
+        seed: of directions, cotangents and drawn states. The same seed gives the same report.
+
+    Raises:
+        TypeError, ValueError: an argument is not as described.
+        Exception: whatever `fn` raises at the inputs, with a note on what it was called with.
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> class Square(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, grad_output):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 2.000002 * x * grad_output
+        >>> x = torch.tensor(1.5, dtype=torch.float64)
+        >>> report = pg.audit(Square.apply, x)
+        >>> report.verdict.value, f"{report.defect:.0e}"
+        ('incoherent', '1e-06')
+        >>> pg.audit(torch.square, x).headline
+        'coherent, to 9.09e-13 of the gradient'
+    """
+    one_of("effort", effort, tuple(EFFORTS))
+    seed = integer_at_least("seed", seed, 0)
+    if intent is not None:
+        one_of("intent", intent, INTENTS)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
+        raise ValueError(f"tolerance must be a number from 0 to 1, relative to the size of the gradient, got {describe(tolerance)}")
+    if inputs is None:
+        inputs = _inputs_of(domain, dtype)
+    if dtype is not None and isinstance(fn, torch.nn.Module):
+        fn = copy.deepcopy(fn).to(dtype)
+    if dtype is not None and module is not None and any(p.dtype != dtype for p in module.parameters() if p.is_floating_point()):
+        raise ValueError(
+            f"dtype must be that of the parameters of module, got {dtype}: convert the module first, for example a copy.deepcopy of it"
+        )
+    started = time.perf_counter()
+    with torch.inference_mode(False), generators_restored():
+        return _audited(fn, inputs, domain, dtype, effort, second_order, consequences, float(tolerance), intent, module, seed, started)
+
+
+def _audited(
+    fn: Callable[..., Any],
+    inputs: Any,
+    domain: Any,
+    dtype: torch.dtype | None,
+    effort: str,
+    second_order: bool,
+    consequences: bool,
+    tolerance: float,
+    intent: str | None,
+    module: torch.nn.Module | None,
+    seed: int,
+    started: float,
+) -> Report:
+    try:
+        subject = Subject(fn, inputs, dtype=dtype, module=module)
+    except Exception as error:
+        error.add_note("raised by fn, or while preparing it, at the inputs given to pairgrad.audit")
+        raise
+    with subject:
+        made = _Audit(subject, EFFORTS[effort], seed, intent or intent_of(fn), tolerance)
+        try:
+            made.structure()
+        except Exception as error:
+            error.add_note("raised by fn or its backward at the inputs given to pairgrad.audit")
+            raise
+        made.inputs()
+        made.domain(resolve(domain, subject.names))
+        if second_order:
+            made.second_order()
+        made.classify()
+        if consequences:
+            made.consequences()
+        return made.report(effort, time.perf_counter() - started)
+
+
+def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterable[str] = (), **options: Any) -> Report:
+    """Raises an AssertionError with the whole report unless the audit passes; returns the report if it does.
+
+    Args:
+        fn, inputs, **options: as for [`audit`][pairgrad.audit].
+        allow: further verdicts that pass, such as "jump" or "inconclusive".
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> pg.assert_coherent(torch.special.erfcx, torch.linspace(-2, 5, 8, dtype=torch.float64)).verdict.value
+        'coherent'
+    """
+    allowed = tuple(Verdict(one_of("allow", verdict, tuple(v.value for v in Verdict))) for verdict in allow)
+    report = audit(fn, inputs, **options)
+    if not report.passed and report.verdict not in allowed:
+        raise AssertionError(f"{report}\n\n{report.explain()}")
+    return report
+
+
+def _inputs_of(domain: Any, dtype: torch.dtype | None) -> Any:
+    """One number for each entry of a domain, in its middle."""
+    if domain is None:
+        raise TypeError("inputs must be given unless domain is: a tensor, a tuple of arguments or a dict of keyword arguments")
+    dtype = torch.float64 if dtype is None else dtype
+
+    def start(value: Any) -> torch.Tensor:
+        if value is None:
+            raise ValueError("inputs must be given where domain leaves an argument out (None)")
+        interval = as_interval(value)
+        if is_strategy(interval):
+            raise ValueError("inputs must be given where domain is a Hypothesis strategy: they tell the shape and dtype of the argument")
+        return torch.tensor(interval.middle, dtype=dtype)
+
+    if isinstance(domain, dict):
+        return {key: start(value) for key, value in domain.items()}
+    if isinstance(domain, (tuple, list)) and not all(isinstance(end, (int, float)) for end in domain):
+        return tuple(start(value) for value in domain)
+    return (start(domain),)
+
+
+class _Audit:
+    """An audit in the making: observations and findings, and what follows from them."""
+
+    def __init__(self, subject: Subject, effort: Effort, seed: int, intent: str | None, tolerance: float) -> None:
+        self.subject, self.effort, self.seed, self.intent, self.tolerance = subject, effort, seed, intent, tolerance
+        self.generator = torch.Generator().manual_seed(seed)
+        self.findings: list[Finding] = []
+        self.observations: list[Observation] = []
+        self.regions: dict[str, tuple[Region, ...]] = {}
+        self.scans: list[tuple[str, Scan, Line]] = []
+        self.verdict = Verdict.INCONCLUSIVE
+        self.straight: StraightThrough | None = None
+        self.nodes: list[NodeVerdict] = []
+
+    # Looking ----------------------------------------------------------------------------------------------------------
+
+    def structure(self) -> None:
+        self.findings += structural_findings(self.subject, self.generator)
+
+    def inputs(self) -> None:
+        self.observations += observe(self.subject, self.subject.tensors, "the inputs", self.effort, self.generator)
+
+    def domain(self, domain: dict[int, Any]) -> None:
+        """States drawn from the domain, every interval from end to end, and all of them at once."""
+        if not domain:
+            return
+        tensors = self.subject.tensors
+        single = Effort(1, 0, 0, 0, 0)
+        for i, state in enumerate(draw_states(domain, tensors, self.effort.states, self.generator)):
+            self.observations += observe(self.subject, state, f"state {i} of the domain", single, self.generator)
+        intervals = {place: value for place, value in domain.items() if isinstance(value, (Box, LogRange))}
+        for place, interval in intervals.items():
+            curves = [still(tensor) for tensor in tensors]
+            curves[place] = Straight(torch.zeros_like(tensors[place]), torch.ones_like(tensors[place], dtype=torch.float64))
+            self._scan(f"{self.subject.names[place]}", Path(tuple(curves)), interval)
+        if sum(tensors[place].numel() for place in intervals) > 1:
+            for k in range(self.effort.sweeps):
+                curves = [
+                    intervals[place].sweep(tensor, self.generator) if place in intervals else still(tensor)
+                    for place, tensor in enumerate(tensors)
+                ]
+                self._scan(TOGETHER, Path(tuple(curves)), Box(-1, 1), regions=False, sweep=k)
+
+    def _scan(self, name: str, path: Path, interval: Box | LogRange, *, regions: bool = True, sweep: int = 0) -> None:
+        line = Line(self.subject, path, random_cotangent(self.subject.outputs, self.generator), through_origin=regions)
+        found = scan(line, interval.edges(self.effort.tiles), interval.between)
+        if all(reading.verdict in ("outside", "unresolved") for reading in found.readings):
+            return
+        self.scans.append((name, found, line))
+        for reading in found.readings:
+            place = f"{name} = {reading.middle:.6g}" if regions else f"sweep {sweep} of the domain, t = {reading.middle:.6g}"
+            self.observations.append(Observation(place, name, reading, line, 1.0 if regions else None))
+        if regions:
+            self.regions[name] = found.regions
+
+    def second_order(self) -> None:
+        """The second backward, if there is one and the first is right; one that raises is safe."""
+        if not self.subject.connected or self._defective(1):
+            return
+        try:
+            raises = second_backward_raises(self.subject, random_cotangent(self.subject.outputs, self.generator))
+        except (RuntimeError, NotImplementedError) as error:
+            raises = str(error).splitlines()[0]
+        if raises:
+            self.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {raises}"))
+            return
+        self.observations += observe_second(self.subject, self.subject.tensors, self.effort, self.generator)
+
+    # Concluding -------------------------------------------------------------------------------------------------------
+
+    def _of(self, order: int) -> list[Observation]:
+        return [observation for observation in self.observations if observation.order == order]
+
+    def _defective(self, order: int) -> list[Observation]:
+        return [observation for observation in self._of(order) if observation.reading.verdict == "incoherent"]
+
+    def classify(self) -> None:
+        """The verdict, and a finding for each of its reasons."""
+        first, second = self._defective(1), self._defective(2)
+        self.findings += [
+            self._defect(argument, group)
+            for argument, group in _by_argument(first)
+            if argument != "all tensors" or len(first) == len(group)
+        ]
+        if any(finding.severity == "alarm" for finding in self.findings if finding.kind == "defect"):
+            worst = max(first, key=lambda observation: observation.reading.relative)
+            self.straight = straight_through(worst.line) if worst.reading.middle == 0 else None
+        self.findings += [self._second(argument, group) for argument, group in _by_argument(second)]
+        self._events()
+        kinds = {finding.kind for finding in self.findings if finding.severity == "alarm"}
+        if kinds & {"not-reentrant", "edits"}:
+            self.verdict = Verdict.NOT_REENTRANT
+        elif self.straight is not None and self.straight.like:
+            self.verdict = Verdict.STRAIGHT_THROUGH
+            self.findings.append(self._straight_through(self.straight))
+        elif kinds:
+            self.verdict = Verdict.INCOHERENT
+        elif self._undecided():
+            self.verdict = Verdict.INCONCLUSIVE
+        elif any(finding.kind == "jump" for finding in self.findings):
+            self.verdict = Verdict.JUMP
+        elif any(finding.kind == "kink" for finding in self.findings):
+            self.verdict = Verdict.KINK
+        else:
+            self.verdict = Verdict.COHERENT
+
+    def _defect(self, argument: str, group: Sequence[Observation]) -> Finding:
+        worst = max(group, key=lambda observation: observation.reading.relative)
+        reading = worst.reading
+        assert reading.panel is not None
+        assert reading.difference is not None
+        of = [observation for observation in self._of(1) if observation.argument == argument]
+        size = self._size(worst)
+        numbers: dict[str, Any] = {
+            "relative": size.relative,
+            "error": size.error,
+            "by_differences": size.by_differences,
+            "lines": len(of),
+            "defective_lines": len(group),
+            "median_relative": statistics.median(observation.reading.relative for observation in of),
+        }
+        sizes = [observation.absolute for observation in group if observation.absolute is not None]
+        if sizes:
+            numbers["absolute"] = math.sqrt(statistics.fmean(size * size for size in sizes)) if worst.absolute is None else worst.absolute
+        if reading.panel.gradient_size == 0:
+            text = f"the value depends on it, but the supplied gradient is zero ({worst.place})"
+            return Finding("no-gradient", "alarm", text, argument, numbers)
+        text = (
+            f"the supplied gradient is off by {size.relative:.3g} of its size (± {size.error:.1g}; by differences {size.by_differences:.3g}) "
+            f"at {worst.place}, and off on {len(group)} of {len(of)} lines"
+        )
+        return Finding("defect", self._severity(size.relative), text, argument, numbers)
+
+    def _second(self, argument: str, group: Sequence[Observation]) -> Finding:
+        worst = max(group, key=lambda observation: observation.reading.relative)
+        size = self._size(worst)
+        text = f"the first derivative is right, the second is off by {size.relative:.3g} of its size (± {size.error:.1g}) at the inputs"
+        numbers = {"relative": size.relative, "error": size.error}
+        return Finding("second-order", self._severity(size.relative), text, argument, numbers)
+
+    def _size(self, worst: Observation) -> Size:
+        """Of the defect at the state of an observation, for its argument, from all lines there; at its own place if that is beside the state."""
+        key = worst.state, worst.argument, worst.order, worst.reading.middle
+        return defect_size([o for o in self.observations if (o.state, o.argument, o.order, o.reading.middle) == key])
+
+    def _severity(self, relative: float) -> str:
+        return "alarm" if relative > self.tolerance else "note"
+
+    def _events(self) -> None:
+        """Jumps and kinks that were met."""
+        met = [
+            (observation.argument, observation.reading.event, observation)
+            for observation in self._of(1)
+            if observation.reading.event is not None
+        ]
+        for argument, event, observation in met:
+            assert event is not None
+            if observation.reading.verdict in ("stepwise", "unresolved"):
+                text = (
+                    f"the value moves in steps of about {event.size:.2g}, coarser than its dtype; segments longer than a step are coherent"
+                )
+                self.findings.append(Finding("stepwise", "note", text, argument, {"size": event.size}))
+            elif event.kind in ("kink", "jump"):
+                self.findings.append(_event_finding(event.kind, f"at {observation.state}", argument, event.size))
+        for name, found, _ in self.scans:
+            for event in found.events:
+                if event.kind in ("kink", "jump"):
+                    place = f"at {event.at:.10g} (± {event.width:.1g})" if name in self.regions else f"on a sweep, t = {event.at:.4g}"
+                    self.findings.append(_event_finding(event.kind, place, name, event.size))
+                elif any(region.verdict == "incoherent" for region in found.regions):
+                    text = f"the supplied gradient changes its form at {event.at:.8g} (± {event.width:.1g})"
+                    self.findings.append(Finding("region", "note", text, name, {"at": event.at, "width": event.width}))
+        self.findings = _distinct(self.findings)
+
+    def _straight_through(self, found: StraightThrough) -> Finding:
+        pairs = ", ".join(f"{residual:.2g} at {length:g}" for length, residual in zip(found.lengths, found.residuals, strict=True))
+        text = f"the value leaps, and over long segments the gradient accounts for it: residual {pairs} times the size of the argument"
+        return Finding("straight-through", "alarm", text, "", {"lengths": found.lengths, "residuals": found.residuals})
+
+    def _undecided(self) -> bool:
+        """Whether there is an argument of which nothing is known."""
+        undecided = not _limits(self._of(1))
+        for argument, group in _by_argument(self._of(1)):
+            if argument in ("all tensors", TOGETHER) or any(_tells(observation) for observation in group):
+                continue
+            if any(o.reading.panel is not None and o.reading.panel.beyond_rounding for o in group):
+                text = "the value does not depend on it beyond its rounding: a defect here would not be seen"
+                self.findings.append(Finding("unresolved", "warning", text, argument))
+                continue
+            undecided = True
+            best = min(observation.reading.limit for observation in group)
+            text = f"nothing can be said here: a defect would have to be {best:.2g} of the gradient to be seen"
+            if best <= TELLING:
+                text = "nothing can be said here: what is seen drowns in the noise that the value has along other lines through the state"
+            self.findings.append(Finding("unresolved", "warning", text, argument, {"limit": best}))
+        return undecided
+
+    def consequences(self) -> None:
+        """Where an incoherent gradient comes from, and what it does."""
+        defective = self._defective(1) or self._defective(2)
+        if not defective or passes(self.verdict):
+            return
+        worst = max(defective, key=lambda observation: observation.reading.relative)
+        self.nodes = nodes(self.subject, worst, self._audit_node)
+        self.findings += node_findings(self.subject, self.nodes)
+        at_inputs = [observation for observation in self._defective(1) if observation.state == "the inputs"]
+        if not at_inputs or self.verdict is Verdict.STRAIGHT_THROUGH:
+            return
+        consistent = consistent_gradient(self.subject, max(at_inputs, key=lambda observation: observation.reading.relative))
+        if consistent is not None:
+            self.findings += scaling_findings(self.subject, consistent)
+        self.findings += field_findings(self.subject, self.seed)
+        if consistent is not None and consistent.method == "forward":
+            self.findings += fork_findings(self.subject, self.subject.module)
+
+    def _audit_node(self, fn: Callable[..., Any], arguments: Any, intent: str | None) -> Report:
+        second = bool(self._defective(2))
+        return audit(fn, arguments, effort="quick", second_order=second, consequences=False, intent=intent, seed=self.seed)
+
+    def _declared_inside(self) -> list[NodeVerdict]:
+        """Declared nodes, if every node that is not coherent is one of them."""
+        declared = [verdict for verdict in self.nodes if verdict.declared is not None]
+        return declared if all(verdict.coherent or verdict.declared is not None for verdict in self.nodes) else []
+
+    # Reporting --------------------------------------------------------------------------------------------------------
+
+    def report(self, effort: str, seconds: float) -> Report:
+        limits = _limits(self._of(1))
+        defective = self._defective(1) or self._defective(2)
+        worst = max(defective, key=lambda observation: observation.reading.relative) if defective else None
+        intent, passed = self.intent, passes(self.verdict)
+        alarms = [finding for finding in self.findings if finding.severity == "alarm"]
+        inside = self._declared_inside()
+        accounted = {"defect", "no-gradient", "straight-through", "not-linear"}
+        if intent is None and inside and alarms and not {finding.kind for finding in alarms} - accounted:
+            intent, passed = inside[0].declared, True
+            named = ", ".join(f"{verdict.visit.name} ({verdict.declared})" for verdict in inside)
+            text = (
+                f"declared inside: {named}; every other custom backward is coherent, and a further mismatch behind these would not be seen"
+            )
+            self.findings.append(Finding("intent", "note", text))
+        elif intent is not None and alarms:
+            passed, why = self._excused(alarms)
+            self.findings.append(Finding("intent", "note" if passed else "warning", why))
+        lines = {id(observation.line): observation.line for observation in self.observations}
+        tests = DEGREE * sum(line.panels for line in lines.values())
+        dtype = coarsest([tensor.dtype for tensor in (*self.subject.tensors, *self.subject.outputs)])
+        return Report(
+            name=self.subject.name,
+            verdict=self.verdict,
+            passed=passed,
+            intent=intent,
+            limit=max(limits, default=math.inf),
+            typical_limit=statistics.median(limits) if limits else math.inf,
+            defect=0.0 if worst is None else self._size(worst).relative,
+            defect_error=0.0 if worst is None else self._size(worst).error,
+            findings=tuple(sorted(self.findings, key=lambda finding: _GRAVITY[finding.severity])),
+            states=tuple(_state(observation) for observation in self.observations),
+            regions=self.regions,
+            false_alarm_rate=FALSE_ALARM_RATE * max(1.0, tests / TESTS),
+            tests=tests,
+            evaluations=self.subject.evaluations,
+            seconds=seconds,
+            dtype=str(dtype).removeprefix("torch."),
+            seed=self.seed,
+            effort=effort,
+        )
+
+    def _excused(self, alarms: Sequence[Finding]) -> tuple[bool, str]:
+        """Whether what was declared accounts for every alarm."""
+        others = {finding.kind for finding in alarms} - {"defect", "no-gradient", "straight-through", "not-linear", "second-order"}
+        if others:
+            return False, f"declared as {self.intent!r}, which does not account for: {', '.join(sorted(others))}"
+        if self.intent == "straight-through":
+            flat = all(abs(o.reading.panel.slope) <= 1e-6 * o.reading.panel.size for o in self._defective(1) if o.reading.panel is not None)
+            if self.verdict is Verdict.STRAIGHT_THROUGH or flat or (self.straight is not None and self.straight.jump is not None):
+                return True, "declared as 'straight-through', and the value does move in steps"
+            return False, "declared as 'straight-through', but the value does not move in steps"
+        if self.intent == "gradient-cap":
+            return self._is_cap()
+        if self.subject.random:
+            return True, "declared as 'implicit-reparameterization', and it draws random numbers; the law of the gradient was not checked"
+        return False, "declared as 'implicit-reparameterization', but it draws no random numbers"
+
+    def _is_cap(self) -> tuple[bool, str]:
+        """Whether the supplied gradient is nowhere longer than the derivative and points to the same side, coordinate by coordinate where that is known."""
+        at_inputs = [observation for observation in self._defective(1) if observation.state == "the inputs"]
+        consistent = consistent_gradient(self.subject, at_inputs[0]) if at_inputs else None
+        if consistent is not None:
+            slack = 1e-6 + 4 * consistent.error
+            shorter = all(
+                bool(
+                    (
+                        (s.double() * c.sign() >= -slack * c.abs()) & (s.double().abs() <= c.abs() * (1 + slack) + slack * c.abs().max())
+                    ).all()
+                )
+                for s, c in zip(consistent.supplied, (g.double() for g in consistent.gradient), strict=True)
+            )
+            how = "coordinate by coordinate"
+        else:
+            pairs = [(o.reading.panel.slope + o.reading.defect, o.reading.panel.slope) for o in self._of(1) if o.reading.panel is not None]
+            supplied, true = (math.sqrt(sum(pair[k] ** 2 for pair in pairs)) for k in (0, 1))
+            shorter = supplied <= true * (1 + 1e-6) and sum(a * b for a, b in pairs) >= 0
+            how = "along the lines looked at"
+        if shorter:
+            return True, f"declared as 'gradient-cap', and the gradient is the derivative shortened, {how}"
+        return False, f"declared as 'gradient-cap', but the gradient is not the derivative shortened, {how}"
+
+
+def _by_argument(observations: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
+    groups: dict[str, list[Observation]] = {}
+    for observation in observations:
+        groups.setdefault(observation.argument, []).append(observation)
+    return list(groups.items())
+
+
+def _tells(observation: Observation) -> bool:
+    return observation.reading.verdict not in ("unresolved", "outside")
+
+
+def _limits(observations: Sequence[Observation]) -> list[float]:
+    """For each argument and state that could tell, what the best line saw there."""
+    best: dict[tuple[str, str], float] = {}
+    for observation in observations:
+        if observation.reading.verdict in ("unresolved", "outside"):
+            continue
+        key = observation.state, observation.argument
+        best[key] = min(best.get(key, math.inf), observation.reading.limit)
+    return list(best.values())
+
+
+def _state(observation: Observation) -> StateDefect:
+    reading = observation.reading
+    return StateDefect(
+        state=observation.place,
+        argument=observation.argument,
+        verdict=reading.verdict,
+        relative=reading.relative,
+        error=reading.error,
+        by_differences=0.0 if reading.difference is None else reading.difference.relative,
+        limit=reading.limit,
+        absolute=observation.absolute,
+        order=observation.order,
+    )
+
+
+def _event_finding(kind: str, place: str, where: str, size: float) -> Finding:
+    if kind == "jump":
+        return Finding("jump", "warning", f"the value leaps by {size:.3g} {place}", where, {"size": size})
+    return Finding("kink", "note", f"the gradient leaps {place}, the value does not", where, {"size": size})
+
+
+def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+    seen: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        seen.setdefault((finding.kind, finding.where, finding.text), finding)
+    return list(seen.values())

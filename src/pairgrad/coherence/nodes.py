@@ -1,0 +1,478 @@
+"""Custom backward nodes, caught in the act: what each was given, what came back to it and what it sent on, so that it can be audited alone.
+
+A module that says `f = X.apply` at import time keeps `apply` for good, but torch looks up `forward`, `setup_context` and `backward` on the class at every
+call. So these three (and `vjp`, the other name of `backward`) are what `Interception` replaces, for as long as it is entered.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
+from torch.utils import _pytree as pytree
+
+from pairgrad.ground.checks import describe, integer_at_least, is_functorch_wrapped_tensor
+
+_FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
+_METHODS = (_FORWARD, _SETUP, *_BACKWARD)
+_GENERATED = (
+    "torch._library.autograd",
+    "GeneratedBackwardFor_",
+)  # where torch.library makes the Function of an operator, and how it names it
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """One backward of one node.
+
+    Attributes:
+        function: the subclass of torch.autograd.Function.
+        name: its name; of a custom operator, the qualified name, such as "mylib::op".
+        location: file and line of its forward; None if unknown.
+        arguments: what forward got. Tensors are detached copies from before the call, with requires_grad as it was; other objects are themselves.
+        cotangents: what backward got, copied before the call; None where None came.
+        gradients: copies of what backward returned.
+        edited: positions of the arguments that forward edits in place.
+        keywords: keyword-only arguments of a custom operator.
+    """
+
+    function: type[Function]
+    name: str
+    location: str | None
+    arguments: tuple[Any, ...]
+    cotangents: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+    edited: tuple[int, ...] = ()
+    keywords: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location or 'unknown place'}) at {', '.join(map(describe, self.arguments))}"
+
+
+def visits(run: Callable[[], object], limit: int = 8) -> list[Visit]:
+    """Calls `run`, which makes a forward and a backward, and returns the custom nodes whose backward ran, in the order in which they did.
+
+    The results of `run` keep their bits. Nodes of torch itself are left out, except for operators made with torch.library. Nodes inside a region compiled
+    by torch.compile, and those made by torch.func transforms, are not seen.
+
+    Args:
+        run: called once, without arguments.
+        limit: how many visits to keep of each function: the first half of them the earliest, the others drawn evenly from all that follow, always the
+            same ones in the same run.
+    """
+    if not callable(run):
+        raise TypeError(f"run must be a callable without arguments that makes a forward and a backward, got {describe(run)}")
+    with Recorder(integer_at_least("limit", limit, 1)) as recorder:
+        run()
+    return recorder.visits()
+
+
+def replay(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A callable and arguments that apply the node of a visit alone."""
+    if not isinstance(visit, Visit):
+        raise TypeError(f"visit must be a Visit, as visits() returns them, got {describe(visit)}")
+    op = operator_of(visit.function)
+    if op is not None:
+        return (functools.partial(op, **dict(visit.keywords)) if visit.keywords else op), visit.arguments
+    if not visit.edited:
+        return visit.function.apply, visit.arguments
+
+    def apply(*arguments: Any) -> Any:
+        """A leaf may not be edited in place; a copy of it may, and has the same gradient."""
+        return visit.function.apply(*(_unaliased(a) if i in visit.edited else a for i, a in enumerate(arguments)))
+
+    apply.__name__ = apply.__qualname__ = visit.name
+    return apply, visit.arguments
+
+
+def _unaliased(argument: Any) -> Any:
+    return argument.clone() if isinstance(argument, torch.Tensor) else argument
+
+
+# Which functions, and what they are called ------------------------------------------------------------------------------
+
+
+def is_custom(function: type) -> bool:
+    """Whether a Function is somebody's own: not part of torch, unless torch.library made it for an operator."""
+    return is_generated(function) or function.__module__.partition(".")[0] != "torch"
+
+
+def is_generated(function: type) -> bool:
+    """Whether torch.library made the Function for a custom operator, whose forward is then the operator itself."""
+    return function.__module__ == _GENERATED[0] and function.__name__.startswith(_GENERATED[1])
+
+
+def operator_of(function: type[Function]) -> Any:
+    """The operator that a generated Function belongs to; None if it is not a generated one."""
+    return _free(function.forward).get("op") if is_generated(function) else None
+
+
+def name_of(function: type[Function]) -> str:
+    op = operator_of(function)
+    return function.__name__ if op is None else op.name()
+
+
+def location_of(function: type[Function]) -> str | None:
+    """Where the forward of a function is written, or its backward if that cannot be told: path from the working directory, or from the root, and line."""
+    candidates: list[Any] = [function.forward, function.backward]
+    if is_generated(function):
+        definition = _free(function.forward).get("info")
+        candidates = [getattr(definition, name, None) for name in ("_init_fn", "_backward_fn")]
+    for candidate in candidates:
+        code = getattr(_plain(candidate), "__code__", None)
+        if code is not None:
+            path, here = os.path.abspath(code.co_filename), Path.cwd()
+            if Path(path).is_relative_to(here):
+                path = str(Path(path).relative_to(here))
+            return f"{path}:{code.co_firstlineno}"
+    return None
+
+
+def _plain(fn: Any) -> Any:
+    """The Python function under methods, partial applications and decorators that say what they wrap."""
+    while fn is not None:
+        inner = getattr(fn, "__func__", None) or getattr(fn, "__wrapped__", None) or getattr(fn, "func", None)
+        if inner is None:
+            return fn
+        fn = inner
+    return None
+
+
+def _free(fn: Any) -> dict[str, Any]:
+    """What a closure holds, and what the closures hold that it holds: the operator of a generated Function is nowhere else."""
+    plain, found = _plain(fn), {}
+    code, cells = getattr(plain, "__code__", None), getattr(plain, "__closure__", None)
+    if code is None or not cells:
+        return found
+    for name, cell in zip(code.co_freevars, cells, strict=True):
+        content = cell.cell_contents
+        if name == "orig_forward":  # of an operator on lists of tensors
+            found |= _free(content)
+        found[name] = content
+    return found
+
+
+# Interception -----------------------------------------------------------------------------------------------------------
+
+
+class Interception:
+    """Entered, it stands around the forward and backward of every Function it covers, those defined meanwhile included.
+
+    Subclasses say what to `remember` before the body of a forward runs, and what the backward does with it. What a class holds in its `__dict__` is the
+    very object it held before, once the interception is left. A method that somebody took from a class meanwhile goes on as if it never had been here.
+
+    Whether a call of forward is that of a node shows by its context: it belongs to the class the method was looked up on, and has no memory yet. (A
+    forward may call that of its parent, with the same context.) Where forward gets no context, setup_context does, right after forward has returned.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self._active = False
+        self._slot = f"_pairgrad_{next(self._numbers)}"  # the attribute of a context that holds its memory
+        self._pending = threading.local()
+        self._patched: list[tuple[type, str, Any, _Method]] = []
+        self._metaclass_init: Any = None
+
+    # For subclasses
+
+    def covers(self, function: type[Function]) -> bool:
+        return is_custom(function)
+
+    def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
+        """Before the body of a forward; ctx is None if the forward gets none."""
+        raise NotImplementedError
+
+    def forwarded(self, memory: Any) -> None:
+        """After the body of the forward."""
+
+    def transformed(self, function: type[Function], inputs: tuple[Any, ...]) -> Any:
+        """Memory for a node that a torch.func transform makes for `function`; None: leave it alone."""
+        return None
+
+    def backward(self, function: type[Function], ctx: Any, memory: Any, original: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
+        """In place of the backward; memory is None if the context has none."""
+        raise NotImplementedError
+
+    # Entering and leaving
+
+    def __enter__(self) -> Any:
+        self._active = True
+        try:
+            for function in list(_subclasses(Function)):
+                self._patch(function)
+            self._watch_definitions()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._active = False
+        if self._metaclass_init is not None:
+            type.__setattr__(FunctionMeta, "__init__", self._metaclass_init)
+            self._metaclass_init = None
+        for owner, name, raw, method in reversed(self._patched):
+            if vars(owner).get(name) is method:
+                type.__setattr__(owner, name, raw)
+        self._patched.clear()
+
+    def _watch_definitions(self) -> None:
+        plain = self._metaclass_init = FunctionMeta.__dict__["__init__"]
+
+        @functools.wraps(plain)
+        def watched(function: Any, *args: Any, **kwargs: Any) -> None:
+            plain(function, *args, **kwargs)
+            if self._active and issubclass(function, Function):
+                self._patch(function)
+
+        type.__setattr__(FunctionMeta, "__init__", watched)
+
+    def _patch(self, function: type[Function]) -> None:
+        """Replaces the methods where they are defined: on the function, its parents or what is mixed in."""
+        if not self.covers(function):
+            return
+        for owner in function.__mro__:
+            if issubclass(Function, owner) or owner.__module__ == Function.__module__:
+                continue
+            for name in _METHODS:
+                raw = vars(owner).get(name)
+                if raw is not None and not (isinstance(raw, _Method) and raw.interception is self):
+                    method = _Method(self, name, raw)
+                    type.__setattr__(owner, name, method)
+                    self._patched.append((owner, name, raw, method))
+
+    def original(self, function: type[Function], name: str) -> Callable[..., Any]:
+        """A method as it was before any interception."""
+        for owner in function.__mro__:
+            raw = vars(owner).get(name)
+            if raw is not None:
+                while isinstance(raw, _Method):
+                    raw = raw.raw
+                return _bound(raw, None, function)
+        raise AttributeError(f"{function.__name__} has no {name}")
+
+    # The methods
+
+    def around(self, name: str, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        around = {_FORWARD: self._around_forward, _SETUP: self._around_setup}.get(name, self._around_backward)(function, original)
+
+        @functools.wraps(original)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # Dynamo follows the original alone
+                return original(*args, **kwargs)
+            return (around if active() else original)(*args, **kwargs)
+
+        def active() -> bool:  # and makes nothing of what only this function holds
+            return self._active
+
+        return method
+
+    def _around_forward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or any(map(_wrapped, args)):
+                return original(*args, **kwargs)
+            if has_setup(function):
+                memory = self.remember(function, None, args)
+                output = original(*args)
+                self.forwarded(memory)
+                self._pending.entry = args, memory
+                return output
+            if not args or not self._is_new_node(function, args[0]):
+                return original(*args)
+            memory = self.remember(function, args[0], args[1:])
+            setattr(args[0], self._slot, memory)
+            output = original(*args)
+            self.forwarded(memory)
+            return output
+
+        return forward
+
+    def _around_setup(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+            if self._is_new_node(function, ctx):
+                args, memory = getattr(self._pending, "entry", ((), None))
+                self._pending.entry = (), None
+                if len(args) == len(inputs) and all(a is b for a, b in zip(args, inputs, strict=True)):
+                    setattr(ctx, self._slot, memory)
+            elif _is_transformed(ctx) and not hasattr(ctx, self._slot):
+                memory = self.transformed(function, inputs)
+                if memory is not None:
+                    setattr(ctx, self._slot, memory)
+            return original(ctx, inputs, output)
+
+        return setup_context
+
+    def _around_backward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(ctx: Any, *grads: Any) -> Any:
+            owner = getattr(ctx, "_forward_cls", None)
+            delegated = owner is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx)
+            if delegated:  # the backward of another class calls this one
+                return original(ctx, *grads)
+            return self.backward(function, ctx, getattr(ctx, self._slot, None), original, grads)
+
+        return backward
+
+    def _is_new_node(self, function: type[Function], ctx: Any) -> bool:
+        return isinstance(ctx, BackwardCFunction) and getattr(ctx, "_forward_cls", None) is function and not hasattr(ctx, self._slot)
+
+
+class _Method:
+    """A replaced method in the `__dict__` of a class. Looked up on a class, it gives the original, bound to that class, with the interception around it."""
+
+    def __init__(self, interception: Interception, name: str, raw: Any) -> None:
+        self.interception, self.name, self.raw = interception, name, raw
+        self._around: dict[type, Callable[..., Any]] = {}
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        original = _bound(self.raw, instance, owner)
+        if instance is not None or not (isinstance(owner, type) and issubclass(owner, Function) and self.interception.covers(owner)):
+            return original
+        if owner not in self._around:
+            self._around[owner] = self.interception.around(self.name, owner, original)
+        return self._around[owner]
+
+
+def _bound(raw: Any, instance: Any, owner: Any) -> Any:
+    """What a lookup gives for an entry of a class `__dict__`."""
+    bind = getattr(type(raw), "__get__", None)
+    return raw if bind is None else bind(raw, instance, owner)
+
+
+def has_setup(function: type[Function]) -> bool:
+    """Whether forward comes without a context, which setup_context gets instead."""
+    return function.setup_context is not Function.setup_context
+
+
+def _subclasses(base: type) -> Iterator[type[Any]]:
+    seen: set[type] = set()
+    pending = [base]
+    while pending:
+        for found in type.__subclasses__(pending.pop()):
+            if found not in seen:
+                seen.add(found)
+                pending.append(found)
+                yield found
+
+
+def _is_transformed(ctx: Any) -> bool:
+    """Whether the context is of a node that a torch.func transform put in the place of a Function."""
+    maker = getattr(ctx, "_forward_cls", None)
+    return isinstance(ctx, BackwardCFunction) and isinstance(maker, type) and not issubclass(maker, Function)
+
+
+def _wrapped(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value)
+
+
+# Recording --------------------------------------------------------------------------------------------------------------
+
+
+def copied(value: Any) -> Any:
+    """A detached copy of a tensor that asks for a gradient if the tensor does; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def version_of(value: Any) -> int | None:
+    """Counts the in-place edits of a tensor; None where nothing counts them."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def received(function: type[Function], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The cotangents, which some Functions ask for in one list."""
+    return tuple(grads[0]) if getattr(function, "boxed_grads_call", False) and len(grads) == 1 else grads
+
+
+class _Given:
+    """What a forward was given, as it was before the call."""
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self.arguments = tuple(map(copied, arguments))
+        self.edited: tuple[int, ...] = ()
+        self._watched: tuple[Any, ...] = arguments
+        self._versions = tuple(map(version_of, arguments))
+
+    def look(self) -> None:
+        """Notes what the forward edited, and lets go of it."""
+        self.edited = tuple(i for i, (a, version) in enumerate(zip(self._watched, self._versions, strict=True)) if version_of(a) != version)
+        self._watched = ()
+
+
+class _Sample:
+    """Places for `limit` of many: the first half for the earliest, the others for an even draw from the rest."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._seen, self._random = limit, 0, random.Random(0)
+        self.kept: dict[int, tuple[int, Visit]] = {}
+
+    def place(self) -> int | None:
+        index, first = self._seen, (self._limit + 1) // 2
+        self._seen += 1
+        if index < self._limit:
+            return index
+        drawn = self._random.randrange(index - first + 1)
+        return first + drawn if drawn < self._limit - first else None
+
+
+class Recorder(Interception):
+    """Keeps visits while it is entered."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._samples: dict[type[Function], _Sample] = {}
+        self._order = itertools.count()
+        self._lock = threading.Lock()  # backward runs in one thread per device
+
+    def visits(self) -> list[Visit]:
+        kept = [entry for sample in self._samples.values() for entry in sample.kept.values()]
+        return [visit for _, visit in sorted(kept, key=lambda entry: entry[0])]
+
+    def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> _Given:
+        return _Given(arguments)
+
+    def forwarded(self, memory: _Given) -> None:
+        memory.look()
+
+    def backward(self, function: type[Function], ctx: Any, memory: Any, original: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
+        if memory is None or any(map(_wrapped, grads)):
+            return original(ctx, *grads)
+        with self._lock:
+            order = next(self._order)
+            sample = self._samples.setdefault(function, _Sample(self._limit))
+            place = sample.place()
+        if place is None:
+            return original(ctx, *grads)
+        cotangents = _detached(received(function, grads))
+        result = original(ctx, *grads)
+        gradients = _detached(result if isinstance(result, tuple) else (result,))
+        sample.kept[place] = order, _visit(function, ctx, memory, cotangents, gradients)
+        return result
+
+
+def _visit(function: type[Function], ctx: Any, given: _Given, cotangents: tuple[Any, ...], gradients: tuple[Any, ...]) -> Visit:
+    arguments, keywords = given.arguments, ()
+    if is_generated(function):  # torch appends what it needs itself to the arguments of the operator
+        lists = getattr(ctx, "_pt_metadata", None)
+        if lists is not None and arguments and type(arguments[-1]) is type(lists):
+            arguments = pytree.tree_unflatten(list(arguments[:-1]), lists.input_spec)
+            gradients = pytree.tree_unflatten(list(gradients[: len(given.arguments) - 1]), lists.input_spec)
+            cotangents = pytree.tree_unflatten(list(cotangents), lists.output_spec)
+        keywords = tuple(getattr(arguments[-1], "keyword_only_args", {}).items())
+        arguments, gradients = arguments[:-1], gradients[:-1]
+    return Visit(function, name_of(function), location_of(function), arguments, cotangents, gradients, given.edited, keywords)
+
+
+def _detached(values: tuple[Any, ...]) -> Any:
+    return pytree.tree_map(lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value, values)

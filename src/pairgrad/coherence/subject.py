@@ -1,0 +1,411 @@
+"""What is under audit: a callable with its arguments, seen as a function of the tensors it is differentiated by.
+
+Every call starts from the same state: arguments are fresh copies, parameters, buffers and plain attributes of modules are put back, and so is the random
+number generator, so that two calls at one point give one result unless the callable itself keeps something from call to call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+from pairgrad.ground.checks import DTYPES, HALF_DTYPES, describe
+
+FLOATING = (*DTYPES, *HALF_DTYPES)
+
+Point = tuple[torch.Tensor, ...]  # one value for each differentiated tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Outputs at a point, detached, and what the backward supplies there for a cotangent."""
+
+    outputs: tuple[torch.Tensor, ...]
+    gradients: Point
+
+    @property
+    def finite(self) -> bool:
+        return all(bool(torch.isfinite(tensor).all()) for tensor in (*self.outputs, *self.gradients))
+
+
+class Subject:
+    """A callable and its arguments as a function from `tensors` to tuples of floating-point tensors.
+
+    Attributes:
+        tensors: values of the differentiated tensors at the arguments given, detached.
+        names: what they are called in reports: "input 0", a keyword, or the name of a parameter.
+        output_names: likewise for the outputs that are audited.
+        connected: whether any output depends on the tensors as far as autograd knows.
+        random: whether a call draws from a random number generator.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], inputs: Any, *, dtype: torch.dtype | None = None, module: torch.nn.Module | None = None
+    ) -> None:
+        if not callable(fn):
+            raise TypeError(f"fn must be callable, got {describe(fn)}")
+        if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
+            raise TypeError(f"fn must be callable: pass {fn.__name__}.apply, not the class {fn.__name__}")
+        if dtype is not None and dtype not in FLOATING:
+            raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
+        self.fn = fn
+        self.name = _name(fn)
+        args, kwargs = _arguments(inputs)
+        flat, self._structure = pytree.tree_flatten((args, kwargs))
+        self._flat = [_prepared(leaf, dtype) for leaf in flat]
+        self.module = module if module is not None else _module_of(fn)
+        parameters = _parameters(self.module)
+        self._places, self._parameters = _differentiated(self._flat, parameters)
+        if not self._places and not self._parameters:
+            raise ValueError(
+                f"inputs must hold at least one floating-point tensor to differentiate by, got {_listed(flat)}: "
+                "pass a tensor such as torch.tensor(1.0, dtype=torch.float64)"
+            )
+        positions = _position_names(args, kwargs)
+        inputs = [positions[place] for place in self._places]
+        self.names = (*inputs, *(f"parameter {name}" if name in inputs else name for name, _ in self._parameters))
+        self.tensors: Point = tuple(self._flat[place].detach().clone() for place in self._places) + tuple(
+            parameter.detach().clone() for _, parameter in self._parameters
+        )
+        self._held = _Held(self.module)
+        self.random = True  # until the first call has shown otherwise
+        self._copies = False
+        self._rng = _rng_state()
+        try:
+            leaves: list[torch.Tensor] = []
+            outputs, names = self._audited(self._first_call(leaves))
+            if any(output.requires_grad for output in outputs):
+                supplied(outputs, leaves, [torch.ones_like(output) for output in outputs])  # a backward may draw numbers too
+            self.random = not _same_rng(self._rng, _rng_state())
+        finally:
+            self.restore()
+        self.output_names = names
+        self.outputs = tuple(output.detach().clone() for output in outputs)
+        self.connected = any(output.requires_grad for output in outputs)
+        self.evaluations = 1
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def _first_call(self, leaves: list[torch.Tensor]) -> Any:
+        try:
+            return self._call(self.tensors, leaves)
+        except RuntimeError as error:
+            if "leaf" not in str(error) or "in-place" not in str(error):
+                raise
+            self._copies = True
+            self.restore()
+            leaves.clear()
+            return self._call(self.tensors, leaves)
+
+    def outputs_at(self, point: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The audited outputs at a point, detached."""
+        outputs, _ = self._run(point)
+        return tuple(output.detach() for output in outputs)
+
+    def pull(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor]) -> Evaluation:
+        """Outputs at a point and the gradient that the backward supplies for a cotangent; zeros where it supplies none."""
+        outputs, leaves = self._run(point)
+        gradients = supplied(outputs, leaves, cotangent)
+        return Evaluation(tuple(output.detach() for output in outputs), gradients)
+
+    def pull_twice(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Evaluation:
+        """The scalar <gradient, weights> at a point, and its gradient in the point and in the cotangent by a second backward."""
+        outputs, leaves = self._run(point)
+        asking = tuple(weight.detach().clone().requires_grad_() for weight in cotangent)
+        first = supplied(outputs, leaves, asking, create_graph=True)
+        total = sum((gradient.double() * weight).sum() for gradient, weight in zip(first, weights, strict=True))
+        assert isinstance(total, torch.Tensor)
+        return Evaluation((total.detach(),), supplied((total,), (*leaves, *asking), (torch.ones_like(total),)))
+
+    def arguments(self) -> Any:
+        """The arguments again, as `Subject` takes them, with copies of the tensors as they were, and the mark of those that are differentiated."""
+        flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
+        for place in self._places:
+            flat[place] = flat[place].requires_grad_()
+        args, kwargs = pytree.tree_unflatten(flat, self._structure)
+        return kwargs or args
+
+    def graph(self, point: Sequence[torch.Tensor] | None = None) -> tuple[tuple[torch.Tensor, ...], Point]:
+        """Outputs with their graph, and the leaves they hang on."""
+        return self._run(self.tensors if point is None else point)
+
+    def _run(self, point: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], Point]:
+        self.evaluations += 1
+        if self.random:
+            _set_rng_state(self._rng)
+        leaves: list[torch.Tensor] = []
+        outputs, _ = self._audited(self._call(point, leaves))
+        return outputs, tuple(leaves)
+
+    def _call(self, point: Sequence[torch.Tensor], leaves: list[torch.Tensor] | None = None) -> Any:
+        leaves = [] if leaves is None else leaves
+        self._held.put_back()
+        flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
+        for place, value in zip(self._places, point, strict=False):
+            leaf = value.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+            # A leaf may not be edited in place, where the result of an operation may: then a callable that edits its argument gets a copy.
+            flat[place] = leaf.clone() if self._copies else leaf
+            leaves.append(leaf)
+        for (_, parameter), value in zip(self._parameters, point[len(self._places) :], strict=True):
+            parameter.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
+            leaves.append(parameter)
+        args, kwargs = pytree.tree_unflatten(flat, self._structure)
+        with torch.enable_grad():
+            return self.fn(*args, **kwargs)
+
+    def _audited(self, result: Any) -> tuple[tuple[torch.Tensor, ...], tuple[str, ...]]:
+        """The outputs to audit: floating-point ones that autograd can reach; all floating-point ones if it can reach none."""
+        leaves = [
+            _real(leaf) for leaf in _unpacked(result) if isinstance(leaf, torch.Tensor) and (leaf.dtype in FLOATING or leaf.is_complex())
+        ]
+        if not leaves:
+            raise TypeError(f"fn must return at least one floating-point tensor, got {_listed(pytree.tree_leaves(result))}")
+        numbered = [(f"output {i}", leaf) for i, leaf in enumerate(leaves)]
+        reached = [pair for pair in numbered if pair[1].requires_grad] or numbered
+        return tuple(leaf for _, leaf in reached), tuple(name if len(leaves) > 1 else "output" for name, _ in reached)
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Subject:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Puts parameters, buffers, attributes and the generators back to where they were before the audit."""
+        self._held.put_back()
+        if self.random:
+            _set_rng_state(self._rng)
+
+    def calls_edit(self, cotangent: Sequence[torch.Tensor] | None = None) -> list[str]:
+        """Names of arguments, and "grad_output", that one forward and backward edits in place."""
+        self._held.put_back()
+        if self.random:
+            _set_rng_state(self._rng)
+        flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
+        leaves = []
+        for place, value in zip(self._places, self.tensors, strict=False):
+            leaf = value.clone().requires_grad_()
+            leaves.append(leaf)
+            flat[place] = leaf.clone()
+        before = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
+        leaves += [parameter for _, parameter in self._parameters]
+        args, kwargs = pytree.tree_unflatten(flat, self._structure)
+        with torch.enable_grad():
+            outputs, _ = self._audited(self.fn(*args, **kwargs))
+        edited = {i for i, (old, new) in enumerate(zip(before, flat, strict=True)) if _differs(old, new)}
+        names = []
+        if self.connected:
+            cotangent = tuple(torch.ones_like(output) for output in outputs) if cotangent is None else tuple(u.clone() for u in cotangent)
+            sent = tuple(u.clone() for u in cotangent)
+            supplied(outputs, leaves, sent, copy=False)
+            edited |= {i for i, (old, new) in enumerate(zip(before, flat, strict=True)) if _differs(old, new)}
+            if any(_differs(old, new) for old, new in zip(cotangent, sent, strict=True)):
+                names.append("grad_output")
+        args, kwargs = pytree.tree_unflatten(list(range(len(flat))), self._structure)
+        positions = _position_names(args, kwargs)
+        return [positions[i] for i in sorted(edited)] + names
+
+
+def supplied(
+    outputs: Sequence[torch.Tensor],
+    leaves: Sequence[torch.Tensor],
+    cotangent: Sequence[torch.Tensor],
+    *,
+    create_graph: bool = False,
+    retain_graph: bool | None = None,
+    copy: bool = True,
+) -> Point:
+    """What backward gives to each leaf, detached unless a graph was asked for; zeros where it gives nothing."""
+    pairs = [(output, weight) for output, weight in zip(outputs, cotangent, strict=True) if output.requires_grad]
+    if not pairs:
+        return tuple(torch.zeros_like(leaf) for leaf in leaves)
+    gradients = torch.autograd.grad(
+        [output for output, _ in pairs],
+        list(leaves),
+        [weight.to(output.dtype, copy=copy) for output, weight in pairs],  # a backward that edits it edits a copy
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    found = tuple(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
+    return found if create_graph else tuple(gradient.detach() for gradient in found)
+
+
+# Arguments ------------------------------------------------------------------------------------------------------------
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments: a tuple or list of them, a mapping of keywords, or one tensor."""
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, (tuple, list)):
+        return tuple(inputs), {}
+    raise TypeError(
+        f"inputs must be a tensor, a tuple of positional arguments or a dict of keyword arguments, got {describe(inputs)}: "
+        "numbers to differentiate by are passed as tensors"
+    )
+
+
+def _prepared(leaf: Any, dtype: torch.dtype | None) -> Any:
+    """An argument as every call gets a copy of it: tensors detached, floating-point ones in the dtype of the audit; the mark of what to differentiate stays."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if leaf.is_complex() and leaf.requires_grad:
+        raise TypeError(f"inputs must be real, got {describe(leaf)}: wrap fn so that it takes the real and the imaginary part")
+    copy = leaf.detach().clone()
+    if dtype is not None and copy.dtype in FLOATING:
+        copy = copy.to(dtype)
+    return copy.requires_grad_(leaf.requires_grad)
+
+
+def _differentiated(flat: list[Any], parameters: list[tuple[str, torch.Tensor]]) -> tuple[list[int], list[tuple[str, torch.Tensor]]]:
+    """Places of the tensors that ask for a gradient, all floating-point ones if none does; and the parameters."""
+    floating = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.dtype in FLOATING and leaf.numel()]
+    asking = [i for i in floating if flat[i].requires_grad]
+    for i in floating:
+        flat[i] = flat[i].detach()
+    return asking or floating, parameters
+
+
+def _parameters(module: torch.nn.Module | None) -> list[tuple[str, torch.Tensor]]:
+    if module is None:
+        return []
+    return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad and parameter.dtype in FLOATING]
+
+
+def _module_of(fn: Any) -> torch.nn.Module | None:
+    """The module whose parameters and buffers a call uses, where the callable says so itself: a module, its method, or a partial application of either."""
+    for _ in range(8):
+        if fn is None or isinstance(fn, torch.nn.Module):
+            return fn
+        fn = getattr(fn, "func", None) or getattr(fn, "__self__", None)
+    return None
+
+
+def _unpacked(result: Any) -> list[Any]:
+    """Everything inside tuples, lists, dicts and dataclasses."""
+    found: list[Any] = []
+    for leaf in pytree.tree_leaves(result):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            found += [inner for entry in dataclasses.fields(leaf) for inner in _unpacked(getattr(leaf, entry.name))]
+        else:
+            found.append(leaf)
+    return found
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex output as its real and imaginary parts."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _position_names(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+    names: list[str] = []
+    for i, arg in enumerate(args):
+        leaves = pytree.tree_leaves(arg)
+        names += [f"input {i}"] if len(leaves) == 1 else [f"input {i}[{k}]" for k in range(len(leaves))]
+    for key, arg in kwargs.items():
+        leaves = pytree.tree_leaves(arg)
+        names += [key] if len(leaves) == 1 else [f"{key}[{k}]" for k in range(len(leaves))]
+    return names
+
+
+def _listed(leaves: Sequence[Any]) -> str:
+    return ", ".join(describe(leaf) for leaf in leaves[:4]) + (", ..." if len(leaves) > 4 else "") if leaves else "nothing"
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    """How reports call the callable."""
+    if isinstance(fn, torch.nn.Module):
+        return type(fn).__name__
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+        return f"{owner.__name__}.apply"
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
+    return name.rsplit("<locals>.", 1)[-1].removeprefix("_VariableFunctionsClass.")
+
+
+def _differs(old: Any, new: Any) -> bool:
+    return isinstance(old, torch.Tensor) and not _same(old, new.detach())
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal element by element, NaN equal to itself."""
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+# State that calls change ------------------------------------------------------------------------------------------------
+
+
+class _Held:
+    """Parameters, buffers and attributes of a module as they were, to be put back."""
+
+    def __init__(self, module: torch.nn.Module | None) -> None:
+        self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._registries: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._containers: list[tuple[Any, Any]] = []
+        for part in module.modules() if module is not None else ():
+            for registry in (part._buffers, vars(part)):
+                self._registries.append((registry, dict(registry)))
+            held = [*part._parameters.values(), *part._buffers.values(), *vars(part).values()]
+            self._tensors += [
+                (tensor, tensor.detach().clone()) for tensor in held if isinstance(tensor, torch.Tensor) and not is_lazy(tensor)
+            ]
+            own = [value for key, value in vars(part).items() if not key.startswith("_")]
+            self._containers += [(value, value.copy()) for value in own if isinstance(value, (list, dict, set))]
+
+    def put_back(self) -> None:
+        for registry, entries in self._registries:
+            for key in registry.keys() - entries.keys():
+                del registry[key]
+            registry.update(entries)
+        for container, value in self._containers:
+            container.clear()
+            container.extend(value) if isinstance(container, list) else container.update(value)
+        for tensor, value in self._tensors:
+            tensor.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
+
+
+@contextlib.contextmanager
+def generators_restored() -> Iterator[None]:
+    """The global random number generators as they were, in the end."""
+    state = _rng_state()
+    try:
+        yield
+    finally:
+        _set_rng_state(state)
+
+
+def _rng_state() -> tuple[Any, ...]:
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return torch.get_rng_state(), devices, random.getstate(), np.random.get_state()  # noqa: NPY002 (the generator a callable may use)
+
+
+def _set_rng_state(state: tuple[Any, ...]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
+    random.setstate(state[2])
+    np.random.set_state(state[3])  # noqa: NPY002
+
+
+def _same_rng(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    return (
+        torch.equal(first[0], second[0])
+        and len(first[1]) == len(second[1])
+        and all(torch.equal(a, b) for a, b in zip(first[1], second[1], strict=True))
+        and first[2] == second[2]
+        and all(np.array_equal(a, b) for a, b in zip(first[3], second[3], strict=True))
+    )

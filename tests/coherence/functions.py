@@ -1,0 +1,65 @@
+"""Small functions with known mistakes, for the tests of the engine's parts."""
+
+from __future__ import annotations
+
+import torch
+
+
+def sine_with(factor, *, name="Sine"):
+    """sin(x) whose backward is multiplied by factor(x)."""
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return grad_output * x.cos() * factor(x)
+
+    Sine.__name__ = Sine.__qualname__ = name
+    return Sine
+
+
+class Round(torch.autograd.Function):
+    """The nearest integer, with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+
+
+class Window(torch.autograd.Function):
+    """The sign, with the gradient of a clamp."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return grad_output * (x.abs() < 1)
+
+
+def saved_intermediate(x):
+    """exp(sin(x)) whose backward is right, and whose second derivative takes a saved tensor for a constant."""
+    return _SavedIntermediate.apply(x)
+
+
+class _SavedIntermediate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.slope = x.cos() * x.sin().exp()
+        return x.sin().exp()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.slope

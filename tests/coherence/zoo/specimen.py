@@ -1,0 +1,38 @@
+"""What an entry of the zoo is: one kind of mistake, as a pair of functions, one right and one broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A pair of functions with nearly the same forward, one with the right backward and one with a broken one.
+
+    Attributes:
+        name: unique, lower case with hyphens.
+        kind: the kind of mistake, in a few words.
+        right: makes the right function: called anew for every audit, so that a module with state starts fresh.
+        broken: makes the broken one, likewise.
+        inputs: (seed, dtype) -> arguments; tensors to be differentiated have requires_grad=True, other arguments do not.
+        defect: how large the mistake is, over the size of the gradient, at the inputs or, with a `domain`, where it is largest: a rough figure, for the reader.
+        dtypes: in which dtypes the broken one is broken. The right one is right in float64 and float32.
+        domain: one interval (low, high), or None, for each argument, where the mistake is only met in a part of it. The arguments lie in it.
+        note: what is wrong, in a sentence.
+    """
+
+    name: str
+    kind: str
+    right: Callable[[], Callable[..., Any]]
+    broken: Callable[[], Callable[..., Any]]
+    inputs: Callable[[int, torch.dtype], tuple[Any, ...]]
+    defect: float
+    dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
+    domain: tuple[Interval | None, ...] | None = None
+    note: str = ""
