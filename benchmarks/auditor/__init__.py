@@ -1,0 +1,4 @@
+"""The auditor beside `torch.autograd.gradcheck`, on torch's own functions, and what it costs: `python -m benchmarks.auditor`.
+
+The pages docs/auditor-comparison.md and docs/auditor-library.md are written by it.
+"""

@@ -1,0 +1,53 @@
+"""The auditor beside gradcheck (with its cost), and over the functions of torch: writes docs/auditor-comparison.md and docs/auditor-library.md.
+
+python -m benchmarks.auditor                     # everything: some fifteen minutes
+python -m benchmarks.auditor comparison          # the zoo, and the cost: docs/auditor-comparison.md
+python -m benchmarks.auditor library             # the functions of torch: docs/auditor-library.md
+python -m benchmarks.auditor cost                # time and memory alone, printed
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.coherence.library_functions import FUNCTIONS
+
+from benchmarks.auditor import comparison, cost, library
+from pairgrad.experiments.timing import one_thread
+from pairgrad.ground.files import write_atomically
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+COMMAND = "python -m benchmarks.auditor"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 if the audit found every broken function and accused no right one, 1 otherwise."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=("comparison", "library", "cost", "all"), default="all")
+    parser.add_argument("--seeds", type=int, default=1, help="inputs and audits are drawn this many times")
+    parser.add_argument("--output", type=Path, default=DOCS, help="directory of the pages")
+    options = parser.parse_args(argv)
+    seeds = f" --seeds {options.seeds}" if options.seeds != 1 else ""
+    good = True
+    with one_thread():
+        if options.what == "cost":
+            print(cost.table(cost.measure()))
+        if options.what in ("comparison", "all"):
+            cases = comparison.compare(comparison.zoo_cases(), options.seeds)
+            text = comparison.page(cases, cost.measure(), f"{COMMAND} comparison{seeds}")
+            write_atomically(options.output / "auditor-comparison.md", text)
+            print(text)
+            good &= comparison.clean(cases)
+        if options.what in ("library", "all"):
+            entries = library.sweep(FUNCTIONS, options.seeds)
+            text = library.page(entries, f"{COMMAND} library{seeds}")
+            write_atomically(options.output / "auditor-library.md", text)
+            print(text)
+            good &= not library.false_alarms(entries)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

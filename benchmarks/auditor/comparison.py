@@ -1,0 +1,412 @@
+"""The auditor and torch's gradcheck on the same zoo: which broken functions each finds, and which right ones it flags."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from tests.coherence.zoo import independent, ours
+from tests.coherence.zoo.specimen import Specimen
+from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+from benchmarks.auditor.cost import Cost
+from benchmarks.auditor.cost import table as cost_table
+from pairgrad.coherence import Report, Verdict, audit
+from pairgrad.experiments.timing import machine_line
+
+ZOO: tuple[Specimen, ...] = (*independent.SPECIMENS, *ours.SPECIMENS)
+HALF: tuple[Specimen, ...] = ours.HALF_SPECIMENS
+CHECKS: dict[str, Callable[..., bool]] = {
+    "gradcheck": gradcheck,
+    "fast gradcheck": partial(gradcheck, fast_mode=True),
+    "gradgradcheck": gradgradcheck,
+}
+TOOLS = ("audit", *CHECKS)
+FLAGGED, CLEARED, RAISED, UNDECIDED = "flagged", "cleared", "raised", "undecided"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one tool said of one function.
+
+    Attributes:
+        said: "flagged", "cleared", "raised" (an error that is no verdict) or "undecided".
+        text: the measured defect, or the error.
+        seconds: what it took.
+        warned: how many warnings it gave.
+        defect: what the audit measured; NaN for the others.
+    """
+
+    said: str
+    text: str = ""
+    seconds: float = 0.0
+    warned: int = 0
+    defect: float = math.nan
+
+
+@dataclass(frozen=True)
+class Case:
+    """One specimen in one dtype: {tool: outcomes, one for each seed}, for the broken function (None where it is not broken) and the right one."""
+
+    specimen: Specimen
+    dtype: torch.dtype
+    right: dict[str, list[Outcome]] = field(default_factory=dict)
+    broken: dict[str, list[Outcome]] | None = None
+    at_inputs: list[Outcome] | None = None  # the broken one audited without its domain
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
+
+
+def zoo_cases() -> list[tuple[Specimen, torch.dtype]]:
+    """Everything in float64 and float32, and the half-precision specimens in their own dtypes."""
+    return [(s, dtype) for dtype in (torch.float64, torch.float32) for s in ZOO] + [(s, dtype) for s in HALF for dtype in s.dtypes]
+
+
+def compare(cases: Sequence[tuple[Specimen, torch.dtype]], seeds: int) -> list[Case]:
+    found = []
+    for i, (specimen, dtype) in enumerate(cases):
+        is_broken = dtype in specimen.dtypes
+        case = Case(specimen, dtype, {}, {} if is_broken else None, [] if is_broken and specimen.domain is not None else None)
+        for seed in range(seeds):
+            for tool in TOOLS:
+                case.right.setdefault(tool, []).append(judge(tool, specimen, "right", dtype, seed))
+                if case.broken is not None:
+                    case.broken.setdefault(tool, []).append(judge(tool, specimen, "broken", dtype, seed))
+            if case.at_inputs is not None:
+                case.at_inputs.append(judge("audit", specimen, "broken", dtype, seed, domain=False))
+        found.append(case)
+        progress("comparison", i + 1, len(cases))
+    return found
+
+
+def judge(tool: str, specimen: Specimen, make: str, dtype: torch.dtype, seed: int, *, domain: bool = True) -> Outcome:
+    """The function and its inputs are made anew: some edit them."""
+    fn, inputs = getattr(specimen, make)(), specimen.inputs(seed, dtype)
+    with warnings.catch_warnings(record=True) as given, torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("always")
+        torch.manual_seed(seed)
+        started = time.perf_counter()
+        try:
+            if tool == "audit":
+                report = audit(fn, inputs, domain=specimen.domain if domain else None, dtype=dtype, seed=seed, consequences=False)
+                said, text, defect = _said(report), _measured(report), report.defect
+            else:
+                CHECKS[tool](*as_positional(fn, inputs, dtype))
+                said, text, defect = CLEARED, "", math.nan
+        except GradcheckError as error:
+            said, text, defect = FLAGGED, _first_line(error), math.nan
+        except Exception as error:  # whatever a tool stumbles over is listed on the page
+            said, text, defect = RAISED, f"{type(error).__name__}: {_first_line(error)}", math.nan
+        seconds = time.perf_counter() - started
+    return Outcome(said, text, seconds, len(given), defect)
+
+
+def _said(report: Report) -> str:
+    if report.passed:
+        return CLEARED
+    return UNDECIDED if report.verdict is Verdict.INCONCLUSIVE else FLAGGED
+
+
+def _measured(report: Report) -> str:
+    if report.defect > 0:
+        return f"{report.defect:.2g} ± {report.defect_error:.1g}"
+    if report.verdict is Verdict.JUMP:
+        return "jump of " + ", ".join(sorted({f"{f.numbers['size']:.2g}" for f in report.findings if f.kind == "jump"}))
+    return ", ".join(sorted({finding.kind for finding in report.findings if finding.severity == "alarm"})) or report.verdict.value
+
+
+def as_positional(fn: Callable[..., Any], inputs: Any, dtype: torch.dtype) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """As gradcheck takes it: keyword arguments by position, and the parameters of a module as further inputs."""
+    keywords = list(inputs) if isinstance(inputs, dict) else []
+    arguments = tuple(inputs.values()) if isinstance(inputs, dict) else inputs if isinstance(inputs, tuple) else (inputs,)
+    if not any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments):
+        arguments = tuple(a.requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments)
+    parameters: dict[str, torch.Tensor] = {}
+    if isinstance(fn, torch.nn.Module):
+        fn = fn.to(dtype)
+        parameters = {name: parameter for name, parameter in fn.named_parameters() if parameter.requires_grad}
+    count = len(arguments)
+
+    def call(*everything: Any) -> Any:
+        given, weights = everything[:count], everything[count:]
+        positional, named = (() if keywords else given), dict(zip(keywords, given, strict=True)) if keywords else {}
+        if isinstance(fn, torch.nn.Module) and parameters:
+            return torch.func.functional_call(fn, dict(zip(parameters, weights, strict=True)), positional, named)
+        return fn(*positional, **named)
+
+    return call, (*arguments, *(parameter.detach().clone().requires_grad_() for parameter in parameters.values()))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), "")[:160]
+
+
+def progress(what: str, done: int, every: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{what}: {done} of {every}", end="" if done < every else "\n", file=sys.stderr, flush=True)
+
+
+# Counting ---------------------------------------------------------------------------------------------------------------
+
+
+def share(cases: Iterable[Case], side: str, tool: str) -> tuple[int, int]:
+    """(flagged, all) of the broken or the right functions."""
+    outcomes = [outcome for case in cases for outcome in (getattr(case, side) or {}).get(tool, [])]
+    return sum(outcome.said == FLAGGED for outcome in outcomes), len(outcomes)
+
+
+def clean(cases: Sequence[Case]) -> bool:
+    """Whether the audit found every broken function and cleared every right one."""
+    found, broken = share(cases, "broken", "audit")
+    cleared = all(outcome.said == CLEARED for case in cases for outcome in case.right["audit"])
+    return found == broken and cleared
+
+
+def declared(case: Case) -> bool:
+    return "by intent" in case.specimen.kind
+
+
+# The page ---------------------------------------------------------------------------------------------------------------
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def rule(columns: int) -> str:
+    return "|" + "---|" * columns
+
+
+def of(pair: tuple[int, int]) -> str:
+    return f"{pair[0]} / {pair[1]}" if pair[1] else ""
+
+
+def told_apart(cases: Iterable[Case], tool: str) -> tuple[int, int]:
+    """(pairs of which a tool flags the broken function and clears the right one, all pairs)."""
+    pairs = [pair for case in cases if case.broken is not None for pair in zip(case.broken[tool], case.right[tool], strict=True)]
+    return sum(broken.said == FLAGGED and right.said == CLEARED for broken, right in pairs), len(pairs)
+
+
+def summary(cases: Sequence[Case]) -> str:
+    """What the numbers say of one dtype."""
+    parts = []
+    for tool in TOOLS:
+        (found, broken), (flagged, right), apart = share(cases, "broken", tool), share(cases, "right", tool), told_apart(cases, tool)
+        wanted = share((case for case in cases if declared(case)), "right", tool)[0]
+        aside = f" ({wanted} of them declared as wanted)" if wanted else ""
+        name = "the audit" if tool == "audit" else f"`{tool}`"
+        parts.append(
+            f"{name} finds {found} of {broken} broken functions, flags {flagged} of {right} right ones{aside} and tells {apart[0]} of {apart[1]} pairs apart"
+        )
+    return "; ".join(parts) + "."
+
+
+def missed_by_torch(cases: Sequence[Case]) -> str:
+    """The broken specimens that gradcheck and gradgradcheck together let pass, and how large their mistakes are."""
+    missed = [
+        case.specimen
+        for case in cases
+        if case.broken and any(all(case.broken[tool][k].said != FLAGGED for tool in CHECKS) for k in range(len(case.broken["audit"])))
+    ]
+    if not missed:
+        return "No broken function is let pass by all three checks of torch."
+    elsewhere = [specimen for specimen in missed if specimen.domain is not None]
+    sizes = sorted(specimen.defect for specimen in missed if specimen.domain is None)
+    text = f"{len(missed)} broken specimens are let pass by all three checks of torch at some draw: {len(elsewhere)} wrong only away from the inputs"
+    return text + (
+        f", {len(sizes)} with mistakes of {sizes[0]:.0e} to {sizes[-1]:.0e} of the gradient, median {statistics.median(sizes):.0e}."
+        if sizes
+        else "."
+    )
+
+
+def on_common_ground(cases: Sequence[Case]) -> str:
+    """The count without the pairs that gradcheck cannot tell apart by construction; beside each check, gradcheck and gradgradcheck taken together."""
+    common = [case for case in cases if case.broken is not None and case.specimen.domain is None and not declared(case)]
+    apart = {tool: told_apart(common, tool)[0] for tool in TOOLS}
+    pair, every, together = ("gradcheck", "gradgradcheck"), told_apart(common, "audit")[1], 0
+    for case in common:
+        assert case.broken is not None
+        for k in range(len(case.broken["audit"])):
+            flagged = any(case.broken[tool][k].said == FLAGGED for tool in pair)
+            together += flagged and all(case.right[tool][k].said != FLAGGED for tool in pair)
+    counts = ", ".join(f"{tool} {apart[tool]}" for tool in TOOLS)
+    return (
+        "Without the pairs that differ by a declaration and those wrong only away from the inputs, which gradcheck cannot tell apart by construction, "
+        f"{every} pairs are left, of which are told apart: {counts}, gradcheck and gradgradcheck together {together}."
+    )
+
+
+def overall(groups: dict[str, Sequence[Case]]) -> list[str]:
+    lines = [row("dtype", "tool", "broken found", "right flagged", "pairs told apart"), rule(5)]
+    for name, group in groups.items():
+        lines += [
+            row(name, tool, *(of(share(group, side, tool)) for side in ("broken", "right")), of(told_apart(group, tool))) for tool in TOOLS
+        ]
+    return lines
+
+
+def flagged_right(cases: Sequence[Case]) -> list[str]:
+    """The right functions that a tool flags, and its reason."""
+    lines = []
+    for case in cases:
+        for tool in TOOLS:
+            texts = dict.fromkeys(outcome.text for outcome in case.right[tool] if outcome.said == FLAGGED)
+            lines += [f"- {case.specimen.name} ({case.specimen.kind}), {tool}: {text}" for text in texts]
+    return lines or ["None."]
+
+
+def by_kind(cases: Sequence[Case]) -> list[str]:
+    lines = [
+        row("kind", *(f"broken found: {tool}" for tool in TOOLS), *(f"right flagged: {tool}" for tool in TOOLS)),
+        rule(1 + 2 * len(TOOLS)),
+    ]
+    for kind in dict.fromkeys(case.specimen.kind for case in cases):
+        group = [case for case in cases if case.specimen.kind == kind]
+        lines.append(row(kind, *(of(share(group, side, tool)) for side in ("broken", "right") for tool in TOOLS)))
+    lines.append(row("**all**", *(f"**{of(share(cases, side, tool))}**" for side in ("broken", "right") for tool in TOOLS)))
+    return lines
+
+
+def said(outcomes: Sequence[Outcome]) -> str:
+    flagged, every = sum(outcome.said == FLAGGED for outcome in outcomes), len(outcomes)
+    if 0 < flagged < every:
+        return f"{flagged} of {every}"
+    if flagged:
+        return "found"
+    return "raised" if any(outcome.said == RAISED for outcome in outcomes) else "**missed**"
+
+
+def by_specimen(cases: Sequence[Case]) -> list[str]:
+    lines = [row("specimen", "kind", "mistake", "audit", *CHECKS, "right one flagged by"), rule(5 + len(CHECKS))]
+    for case in cases:
+        wrongly = ", ".join(tool for tool in TOOLS if any(outcome.said == FLAGGED for outcome in case.right[tool])) or "nobody"
+        name = case.specimen.name + (", over a domain" if case.specimen.domain is not None else "")
+        if case.broken is None:
+            cells = ("not broken in this dtype", *("" for _ in TOOLS))
+        else:
+            verdict, first = said(case.broken["audit"]), case.broken["audit"][0]
+            measured = first.text if verdict == "found" else f"{verdict}: {first.text}"
+            cells = (f"{case.specimen.defect:.0e}", measured, *(said(case.broken[tool]) for tool in CHECKS))
+        lines.append(row(name, case.specimen.kind, *cells, wrongly))
+    return lines
+
+
+def raised(cases: Sequence[Case]) -> list[str]:
+    """Errors that are no verdict, with where they came up, and audits that could not tell."""
+    errors: dict[tuple[str, str], list[str]] = {}
+    for case in cases:
+        for side in ("broken", "right"):
+            for tool, outcomes in (getattr(case, side) or {}).items():
+                for text in dict.fromkeys(outcome.text for outcome in outcomes if outcome.said in (RAISED, UNDECIDED)):
+                    errors.setdefault((tool, text), []).append(f"{case.specimen.name} ({side}, {case.dtype_name})")
+    if not errors:
+        return ["None."]
+    return [f"- {tool}, {text if text else 'no message'}: {', '.join(dict.fromkeys(places))}" for (tool, text), places in errors.items()]
+
+
+def times(cases: Sequence[Case]) -> list[str]:
+    """Medians over the right functions, and of the ratios of calls that followed each other."""
+    lines = [row("", *TOOLS), rule(1 + len(TOOLS))]
+    groups = {name: [case for case in cases if case.dtype_name == name] for name in dict.fromkeys(case.dtype_name for case in cases)}
+    for name, group in groups.items():
+        spent = {tool: [outcome.seconds for case in group for outcome in case.right[tool]] for tool in TOOLS}
+        lines.append(row(f"{name}: milliseconds", *(f"{1e3 * statistics.median(spent[tool]):.3g}" for tool in TOOLS)))
+        ratios = ((a / b for a, b in zip(spent["audit"], spent[tool], strict=True)) for tool in TOOLS)
+        lines.append(row(f"{name}: audit over this", *(f"{statistics.median(ratio):.3g}" for ratio in ratios)))
+    return lines
+
+
+def domains(cases: Sequence[Case]) -> list[str]:
+    lines = [row("specimen", "dtype", "audit over the domain", "audit at the inputs", *CHECKS), rule(4 + len(CHECKS))]
+    for case in cases:
+        if case.broken is not None and case.at_inputs is not None:
+            outcomes = (case.broken["audit"], case.at_inputs, *(case.broken[tool] for tool in CHECKS))
+            lines += [row(case.specimen.name, case.dtype_name, *(said(o) for o in outcomes))]
+    return lines
+
+
+def page(cases: Sequence[Case], costs: Sequence[Cost], command: str) -> str:
+    groups = {name: [case for case in cases if case.dtype_name == name] for name in dict.fromkeys(case.dtype_name for case in cases)}
+    warned = sum(outcome.warned > 0 for case in groups.get("float32", []) for tool in CHECKS for outcome in case.right[tool])
+    checked = sum(len(case.right[tool]) for case in groups.get("float32", []) for tool in CHECKS)
+    seeds = len(cases[0].right["audit"])
+    names = {case.specimen.name for case in cases}
+    kinds, draws = len({case.specimen.kind for case in cases}), f"{seeds} draws of each" if seeds > 1 else "one draw of each"
+    blind = sum(name.startswith("independent-") for name in names)
+    lines = [
+        "# The auditor beside gradcheck",
+        "",
+        f"Measured by `{command}` on",
+        f"{machine_line()}.",
+        "",
+        f"The zoo of `tests/coherence/zoo`: {len(names)} pairs of a right and a broken function, of {kinds} kinds; {blind} of the pairs",
+        "were written without knowing how the auditor works. Every tool gets the same functions at the same inputs",
+        f"({draws}): `pairgrad.audit` with its defaults (without consequences, on which the verdict does not depend), and from",
+        "`torch.autograd` `gradcheck`, `gradcheck(fast_mode=True)` and `gradgradcheck`, all with torch's default tolerances (eps 1e-6, atol 1e-5, rtol 1e-3).",
+        "Parameters of modules are handed to gradcheck as further inputs. A `GradcheckError` counts as flagged; other errors are listed below and count as not",
+        "flagged. A jump in the value is found by the audit as such.",
+        "",
+        *overall(groups),
+        "",
+    ]
+    for name, group in groups.items():
+        lines += [f"In {name}, {summary(group)} {missed_by_torch(group)} {on_common_ground(group)}", ""]
+    lines += [
+        f"gradcheck is made for float64: in float32 it warned in {warned} of {checked} calls on right functions, and its differences of step 1e-6 are mostly",
+        "rounding, so that it flags right and broken functions alike. It knows no declared intent; `pairgrad.intended` is what clears a straight-through",
+        "estimator in the audit. gradgradcheck looks at second derivatives alone; it flags functions that refuse them, too, which the audit only notes.",
+        "",
+    ]
+    for name, group in groups.items():
+        lines += [f"## By kind, {name}", "", *by_kind(group), ""]
+    for name, group in groups.items():
+        lines += [
+            f"## By specimen, {name}",
+            "",
+            "The size of the mistake is the zoo's rough figure, the audit's the largest defect seen; both over the size of the gradient.",
+            "",
+            *by_specimen(group),
+            "",
+        ]
+    if any(case.at_inputs is not None for case in cases):
+        lines += [
+            "## Mistakes in a part of the domain",
+            "",
+            "gradcheck looks at the given inputs and nowhere else, by construction: where the mistake is elsewhere, it cannot find it. Nor can the audit,",
+            "unless it is given the domain.",
+            "",
+            *domains(cases),
+            "",
+        ]
+    lines += [
+        "## Right functions that were flagged, float64",
+        "",
+        *flagged_right(groups.get("float64", [])),
+        "",
+        "## Errors that are no verdict",
+        "",
+        *raised(cases),
+        "",
+        "## Time for one function of the zoo",
+        "",
+        "Medians over right functions; the tools follow each other on every function. gradcheck makes two calls for each element of the inputs, which are",
+        "small here; its fast mode and the audit make a number of calls that does not grow with them.",
+        "",
+        *times(cases),
+        "",
+        "## Cost of an audit",
+        "",
+        cost_table(costs),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
