@@ -29,6 +29,7 @@ def run(output: Path) -> None:
     console = Console()
     _two_slopes(console)
     _three_arms(console)
+    _audits(console)
     picture = figures.make(console, {_FIGURE: FIGURES[_FIGURE]}, output)
     report(console, tables.make(console, {name: TABLES[name] for name in _TABLES}, output) + picture)
 
@@ -65,6 +66,19 @@ def _three_arms(console: Console) -> None:
         if arm.certificate is not None:
             loss, gradient = (rounded_up(float(bound.total.max()), 2) for bound in (arm.certificate.loss, arm.certificate.gradient))
             console.print(f"{name}: proven to be within {loss} of the exact loss, and every gradient within {gradient}, rounding included")
+    console.print()
+
+
+def _audits(console: Console) -> None:
+    """The same question put to the auditor, which knows nothing of the formulas: is this backward the derivative of this forward?"""
+    console.print("[bold]Is the backward the derivative of the forward?[/bold]  (pairgrad.audit of value(x) at x/nu = 64 and 9.6, dim 128)")
+    table = Table("realization", "verdict", "defect, or smallest it could have seen", "calls")
+    x = torch.tensor([64 * 63.0, 606.0], dtype=torch.float64)
+    for name in ("original", "consistent", "arfr", "paired"):
+        report = pg.audit(pg.potential(128, name).value, x, effort="quick", second_order=False, consequences=False)
+        seen = f"{report.defect:.3e} ± {report.defect_error:.0e}" if report.defect else f"< {report.limit:.1e}"
+        table.add_row(name, report.verdict.value, seen, str(report.evaluations))
+    console.print(table)
     console.print()
 
 
