@@ -8,15 +8,14 @@ this: some such bodies raise, others give a gradient that misses what was hidden
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch.autograd.function import Function, FunctionCtx
 
 from pairgrad.coherence.nodes import Interception, has_setup, is_custom, is_generated, location_of, name_of, received, version_of
+from pairgrad.coherence.subject import rng_state, same_rng, set_rng_state
 from pairgrad.ground.checks import describe
 
 _REMEDY = "compare with finite differences, or pass an implementation of the same function made of torch operations"
@@ -130,13 +129,13 @@ class _Run:
         self._arguments = tuple(a.detach().clone() if isinstance(a, torch.Tensor) else a for a in arguments)
         self._sources = list(arguments)  # connected to the graph, for higher derivatives
         self._versions = tuple(map(version_of, arguments))
-        self._random: tuple[Any, ...] | None = _random_state()
+        self._random: tuple[Any, ...] | None = rng_state()
         self._autocast = _autocast_state()
 
     def finished(self) -> None:
         """Keeps the state of the generators only if the run has drawn from them, and no argument that it edited, which may be its output by now."""
         assert self._random is not None
-        if _same_random_state(self._random, _random_state()):
+        if same_rng(self._random, rng_state()):
             self._random = None
         for i, version in enumerate(self._versions):
             if version_of(self._sources[i]) != version:
@@ -229,41 +228,18 @@ def _clone(value: Any) -> Any:
 # What else decides the result of a body ---------------------------------------------------------------------------------
 
 
-def _random_state() -> tuple[Any, ...]:
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    return torch.get_rng_state(), devices, random.getstate(), np.random.get_state()  # noqa: NPY002 (the generator a body may use)
-
-
-def _same_random_state(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    return (
-        torch.equal(a[0], b[0])
-        and len(a[1]) == len(b[1])
-        and all(torch.equal(x, y) for x, y in zip(a[1], b[1], strict=True))
-        and a[2] == b[2]
-        and all(np.array_equal(x, y) for x, y in zip(a[3], b[3], strict=True))
-    )
-
-
-def _set_random_state(state: tuple[Any, ...]) -> None:
-    torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
-    random.setstate(state[2])
-    np.random.set_state(state[3])  # noqa: NPY002
-
-
 @contextlib.contextmanager
 def _random_restored(state: tuple[Any, ...] | None) -> Iterator[None]:
     """Random numbers from `state` on inside, and afterwards as if nothing had been drawn."""
     if state is None:
         yield
         return
-    before = _random_state()
-    _set_random_state(state)
+    before = rng_state()
+    set_rng_state(state)
     try:
         yield
     finally:
-        _set_random_state(before)
+        set_rng_state(before)
 
 
 def _autocast_state() -> tuple[tuple[str, bool, torch.dtype], ...]:

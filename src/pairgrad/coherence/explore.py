@@ -73,7 +73,7 @@ class Effort:
     """How much is looked at."""
 
     relative: int  # lines through a state for each tensor, coordinates moved in proportion to their size
-    even: int  # lines with all coordinates of a tensor moved alike
+    even: int  # lines with all coordinates of a tensor moved by about its root mean square
     states: int  # drawn from a domain
     tiles: int  # of a scan
     sweeps: int  # scans with all coordinates moving at once

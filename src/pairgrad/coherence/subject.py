@@ -79,13 +79,13 @@ class Subject:
         self._held = _Held(self.module)
         self.random = True  # until the first call has shown otherwise
         self._copies = False
-        self._rng = _rng_state()
+        self._rng = rng_state()
         try:
             leaves: list[torch.Tensor] = []
             outputs, names = self._audited(self._first_call(leaves))
             if any(output.requires_grad for output in outputs):
                 supplied(outputs, leaves, [torch.ones_like(output) for output in outputs])  # a backward may draw numbers too
-            self.random = not _same_rng(self._rng, _rng_state())
+            self.random = not same_rng(self._rng, rng_state())
         finally:
             self.restore()
         self.output_names = names
@@ -141,7 +141,7 @@ class Subject:
     def _run(self, point: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], Point]:
         self.evaluations += 1
         if self.random:
-            _set_rng_state(self._rng)
+            set_rng_state(self._rng)
         leaves: list[torch.Tensor] = []
         outputs, _ = self._audited(self._call(point, leaves))
         return outputs, tuple(leaves)
@@ -185,13 +185,13 @@ class Subject:
         """Puts parameters, buffers, attributes and the generators back to where they were before the audit."""
         self._held.put_back()
         if self.random:
-            _set_rng_state(self._rng)
+            set_rng_state(self._rng)
 
     def calls_edit(self, cotangent: Sequence[torch.Tensor] | None = None) -> list[str]:
         """Names of arguments, and "grad_output", that one forward and backward edits in place."""
         self._held.put_back()
         if self.random:
-            _set_rng_state(self._rng)
+            set_rng_state(self._rng)
         flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
         leaves = []
         for place, value in zip(self._places, self.tensors, strict=False):
@@ -381,19 +381,19 @@ class _Held:
 @contextlib.contextmanager
 def generators_restored() -> Iterator[None]:
     """The global random number generators as they were, in the end."""
-    state = _rng_state()
+    state = rng_state()
     try:
         yield
     finally:
-        _set_rng_state(state)
+        set_rng_state(state)
 
 
-def _rng_state() -> tuple[Any, ...]:
+def rng_state() -> tuple[Any, ...]:
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     return torch.get_rng_state(), devices, random.getstate(), np.random.get_state()  # noqa: NPY002 (the generator a callable may use)
 
 
-def _set_rng_state(state: tuple[Any, ...]) -> None:
+def set_rng_state(state: tuple[Any, ...]) -> None:
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])
@@ -401,7 +401,7 @@ def _set_rng_state(state: tuple[Any, ...]) -> None:
     np.random.set_state(state[3])  # noqa: NPY002
 
 
-def _same_rng(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+def same_rng(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     return (
         torch.equal(first[0], second[0])
         and len(first[1]) == len(second[1])
