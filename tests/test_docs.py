@@ -30,7 +30,12 @@ def test_code_blocks_run(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [m.name for m in pkgutil.walk_packages(pairgrad.__path__, "pairgrad.") if not m.name.startswith("pairgrad.cli")]
+    "module",
+    [
+        m.name
+        for m in pkgutil.walk_packages(pairgrad.__path__, "pairgrad.")
+        if not m.name.startswith(("pairgrad.cli", "pairgrad.integrations."))
+    ],
 )
 def test_doctests(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module))

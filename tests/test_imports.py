@@ -24,15 +24,18 @@ ALLOWED = {
     "distributed": {*_STATE, *_MIDDLE},
     "compat": {*_STATE, *_MIDDLE},
     "coherence": {"ground"},
+    "testing": {"ground", "coherence"},
     "experiments": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "_version"},
     "cli": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "experiments", "_version"},
+    "integrations": {"coherence"},
     "_version": set(),
 }
-TOP = {"experiments", "cli"}  # nothing imports these
+TOP = {"experiments", "cli", "integrations"}  # nothing imports these
 OPTIONAL = (
     "scipy",
     "sklearn",
     "matplotlib",
+    "jinja2",
     "flint",
     "mpmath",
     "typer",
@@ -42,6 +45,10 @@ OPTIONAL = (
     "pytest",
     "pairgrad.experiments",
     "pairgrad.cli",
+    "pairgrad.integrations",
+    "lightning",
+    "transformers",
+    "tensorboard",
 )
 REQUIRED = {"torch", "numpy", "pairgrad"}
 
@@ -108,7 +115,7 @@ def test_import_loads_nothing_optional():
     """In a fresh process. torch may load numpy, and whatever torch itself loads does not count."""
     code = (
         "import sys, torch; before = set(sys.modules)\n"
-        "import pairgrad\n"
+        "import pairgrad, pairgrad.testing\n"
         f"print(*(m for m in {OPTIONAL!r} if m in sys.modules and m not in before))\n"
         "assert 'pairgrad.potentials' in sys.modules"
     )

@@ -5,6 +5,7 @@ import pairgrad
 PUBLIC = {
     "ClassBank",
     "ClassState",
+    "CoherenceMonitor",
     "LogitAdjust",
     "OutlierExposure",
     "PATTLoss",
@@ -26,6 +27,8 @@ PUBLIC = {
     "intended",
     "potential",
     "realizations",
+    "record",
+    "testing",
     "update_field",
     "vmf_cross_entropy",
     "vmf_scores",

@@ -1,9 +1,10 @@
-"""The auditor beside gradcheck (with its cost), and over the functions of torch: writes docs/auditor-comparison.md and docs/auditor-library.md.
+"""The auditor beside gradcheck (with its cost), over the functions of torch, and the cost of recording: writes three pages of docs/.
 
 python -m benchmarks.auditor                     # everything: some fifteen minutes
 python -m benchmarks.auditor comparison          # the zoo, and the cost: docs/auditor-comparison.md
 python -m benchmarks.auditor library             # the functions of torch: docs/auditor-library.md
 python -m benchmarks.auditor cost                # time and memory alone, printed
+python -m benchmarks.auditor recording           # what recording a training run costs: docs/auditor-recording.md
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tests.coherence.library_functions import FUNCTIONS
 
-from benchmarks.auditor import comparison, cost, library
+from benchmarks.auditor import comparison, cost, library, recording
 from pairgrad.experiments.timing import one_thread
 from pairgrad.ground.files import write_atomically
 
@@ -23,9 +24,9 @@ COMMAND = "python -m benchmarks.auditor"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 if the audit found every broken function and accused no right one, 1 otherwise."""
+    """0 if the audit found every broken function and accused no right one, and recording costs what it may; 1 otherwise."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("comparison", "library", "cost", "all"), default="all")
+    parser.add_argument("what", nargs="?", choices=("comparison", "library", "cost", "recording", "all"), default="all")
     parser.add_argument("--seeds", type=int, default=1, help="inputs and audits are drawn this many times")
     parser.add_argument("--output", type=Path, default=DOCS, help="directory of the pages")
     options = parser.parse_args(argv)
@@ -46,6 +47,12 @@ def main(argv: list[str] | None = None) -> int:
             write_atomically(options.output / "auditor-library.md", text)
             print(text)
             good &= not library.false_alarms(entries)
+        if options.what in ("recording", "all"):
+            measured = recording.measure(lambda text: print(f"recording: {text}", file=sys.stderr))
+            text = recording.page(*measured, f"{COMMAND} recording")
+            write_atomically(options.output / "auditor-recording.md", text)
+            print(text)
+            good &= recording.good(*measured)
     return 0 if good else 1
 
 

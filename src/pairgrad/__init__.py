@@ -1,9 +1,9 @@
 """Paired potentials: a value and the derivative handed to the optimizer, as one object."""
 
-from pairgrad import coherence, compat
+from pairgrad import coherence, compat, testing
 from pairgrad._version import __version__
 from pairgrad.certificates.learning import certify
-from pairgrad.coherence import assert_coherent, audit, intended
+from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record
 from pairgrad.ground.compilation import compile
 from pairgrad.losses import (
     LogitAdjust,
@@ -24,6 +24,7 @@ from pairgrad.sphere import ClassBank, ClassState
 __all__ = [
     "ClassBank",
     "ClassState",
+    "CoherenceMonitor",
     "LogitAdjust",
     "OutlierExposure",
     "PATTLoss",
@@ -45,6 +46,8 @@ __all__ = [
     "intended",
     "potential",
     "realizations",
+    "record",
+    "testing",
     "update_field",
     "vmf_cross_entropy",
     "vmf_scores",

@@ -10,8 +10,9 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import FunctionMeta, once_differentiable
 
-from pairgrad.coherence import nodes
-from pairgrad.coherence.nodes import Visit, replay, visits
+from pairgrad.coherence import recorder
+from pairgrad.coherence.nodes import Visit, replay
+from pairgrad.coherence.recorder import visits
 from pairgrad.coherence.subject import Subject
 
 METHODS = ("forward", "backward", "setup_context", "vjp")
@@ -403,8 +404,7 @@ def test_the_draw_is_even() -> None:
     """Of 100 visits 90 can be drawn for 9 places in the tail: each tenth has one on average. Over 40 functions 36 for each quarter, give or take 6."""
     x, drawn = leaf(1), []
     for seed in range(40):
-        sample = nodes._Sample(19)
-        sample._random.seed(seed)
+        sample = recorder.Draw(19, first=10, seed=seed)
         last = {place: index for index in range(100) if (place := sample.place()) is not None}
         drawn += [index for place, index in last.items() if place >= 10]
     assert len(drawn) == 360
@@ -476,7 +476,7 @@ def test_classes_hold_what_they_held(fail: bool) -> None:
 def test_a_method_taken_during_the_run_does_not_record_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     x, taken = leaf(), []
     visits(lambda: taken.append(SplitCube.forward))
-    monkeypatch.setattr(nodes, "copied", None)  # what recording would call
+    monkeypatch.setattr(recorder, "Taken", None)  # what recording would call
     assert torch.equal(taken[0](x, 2.0), 2 * x**3)
 
 

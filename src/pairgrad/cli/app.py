@@ -137,3 +137,65 @@ def realizations() -> None:
     for r in pairgrad.realizations():
         table.add_row(r.name, "yes" if r.coherent else "no", r.summary, r.trade)
     Console().print(table)
+
+
+@app.command()
+def audit(
+    targets: Annotated[
+        list[str],
+        typer.Argument(help="module:function, module:Class, module:object.attr or path/to/file.py:function.", metavar="TARGET"),
+    ],
+    inputs: Annotated[
+        str | None,
+        typer.Option(help='What to call it with: "randn(32,128), randint(10,(32,))", "x=uniform(0.1,4,(16,)), n=3", @file.safetensors.'),
+    ] = None,
+    inputs_from: Annotated[
+        str | None, typer.Option(help="A function that returns the inputs: module:function, or one beside the target.")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help='Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".')] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page; a folder if there are several targets.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report as data; a folder if there are several targets.")] = None,
+    code_quality: Annotated[Path | None, typer.Option(help="Write what does not pass in GitLab's code-quality format.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float64, float32, float16 or bfloat16, instead of that of the inputs.")] = None,
+    effort: Annotated[str, typer.Option(help="quick, standard or thorough.")] = "standard",
+    seed: Annotated[int, typer.Option(help="Of random inputs and of the audit.")] = 0,
+    tolerance: Annotated[float, typer.Option(help="Defects smaller than this, over the size of the gradient, do not decide.")] = 0.0,
+    intent: Annotated[
+        str | None, typer.Option(help="What is wanted: straight-through, gradient-cap or implicit-reparameterization.")
+    ] = None,
+    second_order: Annotated[bool, typer.Option("--second-order/--no-second-order", help="Audit the second backward too.")] = True,
+    consequences: Annotated[bool, typer.Option("--consequences/--no-consequences", help="Look for causes and effects of a defect.")] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds for each target; 0 for no end.", metavar="SECONDS")] = 300.0,
+    format: Annotated[str, typer.Option(help="text, json, or github for annotations.")] = "text",
+    explain: Annotated[bool, typer.Option("--explain", help="Say it in plain words too.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and the verdict only.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show the way to an exception.")] = False,
+) -> None:
+    """Find out whether the backward of a function is the derivative of its forward.
+
+    The function runs in a process of its own. Without --inputs and --inputs-from they are taken from the attribute example_inputs of the function or from
+    <function>_inputs beside it. Exit code 0: coherent. 1: not. 2: could not tell. Ctrl-C keeps what was found.
+    """
+    from pairgrad.cli.audit import Options, run
+
+    options = Options(
+        inputs=inputs,
+        inputs_from=inputs_from,
+        domain=domain,
+        dtype=dtype,
+        effort=effort,
+        seed=seed,
+        tolerance=tolerance,
+        intent=intent,
+        second_order=second_order,
+        consequences=consequences,
+        timeout=timeout,
+        html=html,
+        json=json,
+        code_quality=code_quality,
+        format=format,
+        explain=explain,
+        quiet=quiet,
+        traceback=traceback,
+    )
+    raise typer.Exit(run(targets, options))

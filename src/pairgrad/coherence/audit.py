@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,12 +22,14 @@ from pairgrad.coherence.consequences import (
     scaling_findings,
 )
 from pairgrad.coherence.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
-from pairgrad.coherence.explore import EFFORTS, Effort, Observation, Size, defect_size, observe, observe_second
+from pairgrad.coherence.explore import EFFORTS, Effort, Observation, Size, defect_size, observe, observe_second, settled
 from pairgrad.coherence.intent import INTENTS, intent_of
 from pairgrad.coherence.limits import FALSE_ALARM_RATE, TELLING, TESTS, coarsest
-from pairgrad.coherence.panel import DEGREE
+from pairgrad.coherence.panel import DEGREE, work_and_energy
 from pairgrad.coherence.path import Line, Path, Straight, random_cotangent, still
-from pairgrad.coherence.report import Report, StateDefect, passes
+from pairgrad.coherence.picture import field_picture, slope_picture
+from pairgrad.coherence.recorder import recordings_paused
+from pairgrad.coherence.report import Curve, FieldPicture, Report, StateDefect, passes
 from pairgrad.coherence.scan import Region, Scan, scan
 from pairgrad.coherence.second import second_backward_raises
 from pairgrad.coherence.straight import StraightThrough, straight_through
@@ -36,6 +39,7 @@ from pairgrad.coherence.verdict import Finding, Verdict
 from pairgrad.ground.checks import describe, integer_at_least, one_of
 
 TOGETHER = "all inputs of the domain"
+CURVES = 6  # that a report holds
 _GRAVITY = {"alarm": 0, "warning": 1, "note": 2}
 
 
@@ -52,6 +56,7 @@ def audit(
     intent: str | None = None,
     module: torch.nn.Module | None = None,
     seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Whether the gradient that a callable supplies is the derivative of the value it computes, how well that is known, and where it is not.
 
@@ -73,7 +78,8 @@ def audit(
             one for all inputs, a sequence with one (or None) for each, or a dict by name. States are drawn from it, and it is scanned from end to end; the
             report has the regions with their verdicts.
         dtype: make the audit in this dtype instead of that of the inputs.
-        effort: "quick", "standard" or "thorough": how many lines, states and tiles.
+        effort: "quick", "standard" or "thorough": how many lines, states and tiles. "glance": one line for each tensor. "whole": two lines that move all
+            tensors at once, for large models.
         second_order: whether to audit the second backward too.
         consequences: whether to look, where the backward is incoherent, for the custom Functions it comes from, for a scaling that explains it, for
             the part of the update that is no gradient, and for what it does to training.
@@ -81,6 +87,8 @@ def audit(
         intent: declares what is wanted, as [`intended`][pairgrad.intended] does.
         module: a module that `fn` uses, if it is not itself one: its parameters are differentiated too, and its state is put back.
         seed: of directions, cotangents and drawn states. The same seed gives the same report.
+        progress: called with a [`Progress`][pairgrad.coherence.Progress] now and then. What it raises ends the audit; what was found until then is in
+            `Progress.report()`.
 
     Raises:
         TypeError, ValueError: an argument is not as described.
@@ -120,44 +128,46 @@ def audit(
             f"dtype must be that of the parameters of module, got {dtype}: convert the module first, for example a copy.deepcopy of it"
         )
     started = time.perf_counter()
-    with torch.inference_mode(False), generators_restored():
-        return _audited(fn, inputs, domain, dtype, effort, second_order, consequences, float(tolerance), intent, module, seed, started)
-
-
-def _audited(
-    fn: Callable[..., Any],
-    inputs: Any,
-    domain: Any,
-    dtype: torch.dtype | None,
-    effort: str,
-    second_order: bool,
-    consequences: bool,
-    tolerance: float,
-    intent: str | None,
-    module: torch.nn.Module | None,
-    seed: int,
-    started: float,
-) -> Report:
-    try:
-        subject = Subject(fn, inputs, dtype=dtype, module=module)
-    except Exception as error:
-        error.add_note("raised by fn, or while preparing it, at the inputs given to pairgrad.audit")
-        raise
-    with subject:
-        made = _Audit(subject, EFFORTS[effort], seed, intent or intent_of(fn), tolerance)
+    with torch.inference_mode(False), generators_restored(), recordings_paused():
         try:
-            made.structure()
+            subject = Subject(fn, inputs, dtype=dtype, module=module)
         except Exception as error:
-            error.add_note("raised by fn or its backward at the inputs given to pairgrad.audit")
+            error.add_note("raised by fn, or while preparing it, at the inputs given to pairgrad.audit")
             raise
-        made.inputs()
-        made.domain(resolve(domain, subject.names))
-        if second_order:
-            made.second_order()
-        made.classify()
-        if consequences:
-            made.consequences()
-        return made.report(effort, time.perf_counter() - started)
+        with subject:
+            made = _Audit(subject, effort, seed, intent or intent_of(fn), float(tolerance), started, progress)
+            made.structure()
+            made.inputs()
+            made.domain(resolve(domain, subject.names))
+            if second_order:
+                made.second_order()
+            made.classify()
+            if consequences:
+                made.consequences()
+            return made.report()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an audit is.
+
+    Attributes:
+        stage: what it is doing, such as "looking at the inputs".
+        step, steps: the number of the stage, and how many there are.
+        calls: of the callable so far.
+        seconds: so far.
+    """
+
+    stage: str
+    step: int
+    steps: int
+    calls: int
+    seconds: float
+    _audit: _Audit = field(repr=False)
+
+    def report(self) -> Report:
+        """Of what was found so far: incoherent if that is already certain, else inconclusive, with what is known."""
+        return self._audit.so_far()
 
 
 def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterable[str] = (), **options: Any) -> Report:
@@ -200,36 +210,101 @@ def _inputs_of(domain: Any, dtype: torch.dtype | None) -> Any:
     return (start(domain),)
 
 
+STAGES = ("repeating calls", "looking at the inputs", "looking over the domain", "looking at second derivatives", "looking for causes")
+_PAUSE = 0.1  # seconds between two calls of `progress`
+
+
 class _Audit:
     """An audit in the making: observations and findings, and what follows from them."""
 
-    def __init__(self, subject: Subject, effort: Effort, seed: int, intent: str | None, tolerance: float) -> None:
-        self.subject, self.effort, self.seed, self.intent, self.tolerance = subject, effort, seed, intent, tolerance
+    def __init__(
+        self,
+        subject: Subject,
+        effort: str,
+        seed: int,
+        intent: str | None,
+        tolerance: float,
+        started: float,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.subject, self.seed, self.intent, self.tolerance = subject, seed, intent, tolerance
+        self.effort_name, self.effort = effort, EFFORTS[effort]
         self.generator = torch.Generator().manual_seed(seed)
+        self.complete = True
+        self.pending: list[Observation] = []  # of the state that is being looked at
+        self._progress, self._stage = progress, 0
+        self._started, self._told = started, time.perf_counter()
+        if progress is not None:
+            subject.watch = self._called
         self.findings: list[Finding] = []
         self.observations: list[Observation] = []
         self.regions: dict[str, tuple[Region, ...]] = {}
         self.scans: list[tuple[str, Scan, Line]] = []
-        self.verdict = Verdict.INCONCLUSIVE
+        self.verdict: Verdict | None = None
         self.straight: StraightThrough | None = None
         self.nodes: list[NodeVerdict] = []
+        self.picture: FieldPicture | None = None
+
+    # Progress ---------------------------------------------------------------------------------------------------------
+
+    def _enter(self, stage: int) -> None:
+        self._stage = stage
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._told = time.perf_counter()
+            seconds = self._told - self._started
+            self._progress(Progress(STAGES[self._stage], self._stage, len(STAGES), self.subject.evaluations, seconds, self))
+
+    def _called(self) -> None:
+        if time.perf_counter() - self._told >= _PAUSE:
+            self._tell()
+
+    def _collect(self, observations: Iterable[Observation]) -> None:
+        """Takes the observations of one state one by one, so that an interruption loses none."""
+        self.pending = []
+        for observation in observations:
+            self.pending.append(observation)
+        self.observations += settled(self.pending)
+        self.pending = []
+
+    def so_far(self) -> Report:
+        """The report of an audit that was stopped here. The callable is not called any more."""
+        made = copy.copy(self)
+        made.complete = False
+        made.findings, made.observations = list(self.findings), [*self.observations, *settled(self.pending)]
+        if self.verdict is None:
+            made.classify()
+        if passes(made.verdict):
+            made.verdict = Verdict.INCONCLUSIVE
+        text = f"stopped while {STAGES[self._stage]}: what comes after that was not looked at"
+        made.findings.append(Finding("note", "warning", text))
+        return made.report()
 
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def structure(self) -> None:
-        self.findings += structural_findings(self.subject, self.generator)
+        self._enter(0)
+        try:
+            self.findings += structural_findings(self.subject, self.generator)
+        except Exception as error:
+            error.add_note("raised by fn or its backward at the inputs given to pairgrad.audit")
+            raise
 
     def inputs(self) -> None:
-        self.observations += observe(self.subject, self.subject.tensors, "the inputs", self.effort, self.generator)
+        self._enter(1)
+        self._collect(observe(self.subject, self.subject.tensors, "the inputs", self.effort, self.generator))
 
     def domain(self, domain: dict[int, Any]) -> None:
         """States drawn from the domain, every interval from end to end, and all of them at once."""
         if not domain:
             return
+        self._enter(2)
         tensors = self.subject.tensors
         single = Effort(1, 0, 0, 0, 0)
         for i, state in enumerate(draw_states(domain, tensors, self.effort.states, self.generator)):
-            self.observations += observe(self.subject, state, f"state {i} of the domain", single, self.generator)
+            self._collect(observe(self.subject, state, f"state {i} of the domain", single, self.generator))
         intervals = {place: value for place, value in domain.items() if isinstance(value, (Box, LogRange))}
         for place, interval in intervals.items():
             curves = [still(tensor) for tensor in tensors]
@@ -259,6 +334,7 @@ class _Audit:
         """The second backward, if there is one and the first is right; one that raises is safe."""
         if not self.subject.connected or self._defective(1):
             return
+        self._enter(3)
         try:
             raises = second_backward_raises(self.subject, random_cotangent(self.subject.outputs, self.generator))
         except (RuntimeError, NotImplementedError) as error:
@@ -266,7 +342,7 @@ class _Audit:
         if raises:
             self.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {raises}"))
             return
-        self.observations += observe_second(self.subject, self.subject.tensors, self.effort, self.generator)
+        self._collect(observe_second(self.subject, self.subject.tensors, self.effort, self.generator))
 
     # Concluding -------------------------------------------------------------------------------------------------------
 
@@ -286,7 +362,7 @@ class _Audit:
         ]
         if any(finding.severity == "alarm" for finding in self.findings if finding.kind == "defect"):
             worst = max(first, key=lambda observation: observation.reading.relative)
-            self.straight = straight_through(worst.line) if worst.reading.middle == 0 else None
+            self.straight = straight_through(worst.line) if worst.reading.middle == 0 and self.complete else None
         self.findings += [self._second(argument, group) for argument, group in _by_argument(second)]
         self._events()
         kinds = {finding.kind for finding in self.findings if finding.severity == "alarm"}
@@ -377,7 +453,7 @@ class _Audit:
     def _straight_through(self, found: StraightThrough) -> Finding:
         pairs = ", ".join(f"{residual:.2g} at {length:g}" for length, residual in zip(found.lengths, found.residuals, strict=True))
         text = f"the value leaps, and over long segments the gradient accounts for it: residual {pairs} times the size of the argument"
-        return Finding("straight-through", "alarm", text, "", {"lengths": found.lengths, "residuals": found.residuals})
+        return Finding("straight-through", "alarm", text, "", {"lengths": list(found.lengths), "residuals": list(found.residuals)})
 
     def _undecided(self) -> bool:
         """Whether there is an argument of which nothing is known."""
@@ -402,9 +478,11 @@ class _Audit:
         defective = self._defective(1) or self._defective(2)
         if not defective or passes(self.verdict):
             return
+        self._enter(4)
         worst = max(defective, key=lambda observation: observation.reading.relative)
         self.nodes = nodes(self.subject, worst, self._audit_node)
         self.findings += node_findings(self.subject, self.nodes)
+        self.picture = slope_picture(self.subject, self.scans)
         at_inputs = [observation for observation in self._defective(1) if observation.state == "the inputs"]
         if not at_inputs or self.verdict is Verdict.STRAIGHT_THROUGH:
             return
@@ -414,6 +492,7 @@ class _Audit:
         self.findings += field_findings(self.subject, self.seed)
         if consistent is not None and consistent.method == "forward":
             self.findings += fork_findings(self.subject, self.subject.module)
+        self.picture = self.picture or field_picture(self.subject, consistent, seed=self.seed)
 
     def _audit_node(self, fn: Callable[..., Any], arguments: Any, intent: str | None) -> Report:
         second = bool(self._defective(2))
@@ -426,7 +505,8 @@ class _Audit:
 
     # Reporting --------------------------------------------------------------------------------------------------------
 
-    def report(self, effort: str, seconds: float) -> Report:
+    def report(self) -> Report:
+        assert self.verdict is not None
         limits = _limits(self._of(1))
         defective = self._defective(1) or self._defective(2)
         worst = max(defective, key=lambda observation: observation.reading.relative) if defective else None
@@ -462,17 +542,34 @@ class _Audit:
             false_alarm_rate=FALSE_ALARM_RATE * max(1.0, tests / TESTS),
             tests=tests,
             evaluations=self.subject.evaluations,
-            seconds=seconds,
+            seconds=time.perf_counter() - self._started,
             dtype=str(dtype).removeprefix("torch."),
             seed=self.seed,
-            effort=effort,
+            effort=self.effort_name,
+            complete=self.complete,
+            curves=self._curves(),
+            picture=self.picture,
         )
+
+    def _curves(self) -> tuple[Curve, ...]:
+        """Work and energy at the place that speaks loudest for each argument."""
+        drawn = []
+        for _, group in _by_argument(self._of(1)):
+            told = [o for o in group if _tells(o) and o.reading.panel is not None]
+            if told:
+                drawn.append(
+                    max(told, key=lambda o: (o.reading.verdict == "incoherent", o.reading.relative / max(o.reading.limit, 1e-300)))
+                )
+        drawn.sort(key=lambda o: (o.reading.verdict != "incoherent", -o.reading.relative))
+        return tuple(_curve(observation) for observation in drawn[:CURVES])
 
     def _excused(self, alarms: Sequence[Finding]) -> tuple[bool, str]:
         """Whether what was declared accounts for every alarm."""
         others = {finding.kind for finding in alarms} - {"defect", "no-gradient", "straight-through", "not-linear", "second-order"}
         if others:
             return False, f"declared as {self.intent!r}, which does not account for: {', '.join(sorted(others))}"
+        if not self.complete:
+            return False, f"declared as {self.intent!r}; whether that accounts for what was found was not looked at"
         if self.intent == "straight-through":
             flat = all(abs(o.reading.panel.slope) <= 1e-6 * o.reading.panel.size for o in self._defective(1) if o.reading.panel is not None)
             if self.verdict is Verdict.STRAIGHT_THROUGH or flat or (self.straight is not None and self.straight.jump is not None):
@@ -543,6 +640,22 @@ def _state(observation: Observation) -> StateDefect:
         limit=reading.limit,
         absolute=observation.absolute,
         order=observation.order,
+        at=reading.middle if " = " in observation.state else None,
+    )
+
+
+def _curve(observation: Observation) -> Curve:
+    panel = observation.reading.panel
+    assert panel is not None
+    t, value, work = work_and_energy(observation.line, panel)
+    return Curve(
+        state=observation.place,
+        argument=observation.argument,
+        verdict=observation.reading.verdict,
+        t=tuple(t.tolist()),
+        value=tuple(value.tolist()),
+        work=tuple(work.tolist()),
+        allowance=panel.allowance,
     )
 
 

@@ -15,8 +15,9 @@ from pairgrad.coherence.explore import Observation
 from pairgrad.coherence.field import antisymmetry, circulation
 from pairgrad.coherence.fork import best_scaling, fork
 from pairgrad.coherence.intent import intent_of
-from pairgrad.coherence.nodes import Visit, replay, visits
+from pairgrad.coherence.nodes import Visit, replay
 from pairgrad.coherence.path import Line, Path, Straight, scales, snapped, still
+from pairgrad.coherence.recorder import visits
 from pairgrad.coherence.report import Report
 from pairgrad.coherence.subject import Point, Subject
 from pairgrad.coherence.verdict import Finding
@@ -60,16 +61,22 @@ def nodes(subject: Subject, worst: Observation, audit_node: AuditNode) -> list[N
         reports, constant = [], False
         for visit in group:
             try:
-                fn, arguments = replay(visit)
-                constant = _is_constant(fn, arguments)
-                if constant:
-                    break
-                reports.append(audit_node(_reached(fn, visit), arguments, intent_of(visit.function)))
+                report = alone(visit, audit_node)
             except (TypeError, ValueError, RuntimeError):  # a node that cannot be applied alone
                 continue
+            if report is None:
+                constant = True
+                break
+            reports.append(report)
         if reports or constant:
             found.append(NodeVerdict(group[0], tuple(reports), constant))
     return found
+
+
+def alone(visit: Visit, audit_node: AuditNode) -> Report | None:
+    """The audit of a node at the arguments of a visit; None if its value does not depend on them."""
+    fn, arguments = replay(visit)
+    return None if _is_constant(fn, arguments) else audit_node(_reached(fn, visit), arguments, intent_of(visit.function))
 
 
 def _is_constant(fn: Callable[..., Any], arguments: Any) -> bool:

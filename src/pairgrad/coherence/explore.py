@@ -11,7 +11,7 @@ import torch
 from pairgrad.coherence.limits import LADDER
 from pairgrad.coherence.panel import noise_allowance
 from pairgrad.coherence.path import Line, Path, Pullable, Straight, random_cotangent, random_signs, scales, snapped, still
-from pairgrad.coherence.state import Reading, examine
+from pairgrad.coherence.state import Reading, examine, read
 from pairgrad.coherence.subject import Evaluation, Point, Subject
 
 # In grad_output the gradient is linear, without noise along a line, while the second backward rounds: only a missing part is called a defect there.
@@ -19,6 +19,11 @@ GROSS = 0.1
 FEW = 4  # coordinates that get lines of their own
 SEPARATE = 12  # tensors that get lines of their own; more are put into that many groups
 OUTPUTS = 24  # likewise for outputs
+
+
+_SHORT = {
+    dtype: (*(half for half in halves if half <= 2.0**-4), halves[-1] / 4) for dtype, halves in LADDER.items()
+}  # where all tensors move
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +82,16 @@ class Effort:
     states: int  # drawn from a domain
     tiles: int  # of a scan
     sweeps: int  # scans with all coordinates moving at once
+    separate: int = SEPARATE  # tensors that get lines of their own
 
 
-EFFORTS = {"quick": Effort(1, 1, 4, 32, 1), "standard": Effort(2, 2, 8, 64, 2), "thorough": Effort(6, 6, 32, 256, 4)}
+EFFORTS = {
+    "glance": Effort(1, 0, 1, 16, 0),
+    "quick": Effort(1, 1, 4, 32, 1),
+    "standard": Effort(2, 2, 8, 64, 2),
+    "thorough": Effort(6, 6, 32, 256, 4),
+    "whole": Effort(2, 0, 1, 16, 1, separate=1),
+}
 
 
 def groups(names: Sequence[str], separate: int = SEPARATE) -> list[tuple[str, list[int]]]:
@@ -102,8 +114,10 @@ def line_through(
     *,
     relative: bool,
     coordinate: int | None = None,
+    towards: Point | None = None,
 ) -> tuple[Line, float | None]:
-    """A straight line through a state with random signs, and the step of every coordinate if it is one number; or along one coordinate alone.
+    """A straight line through a state with random signs, or those of `towards`, and the step of every coordinate if it is one number; or along one
+    coordinate alone.
 
     Steps are eighths of the size, drawn at random, from five to twelve: with signs alone, a defect of (1, -1) would hide from every other line.
     """
@@ -122,21 +136,17 @@ def line_through(
         steps |= {float(step.max())} if relative and coordinate is None else {math.sqrt(float(step[step > 0].square().mean()))}
         if relative and coordinate is None and tensor.numel() > 1:
             steps |= {0.0}  # no one number
-        curves.append(Straight(snapped(tensor, scale), random_signs(tensor, generator) * step))
+        signs = random_signs(tensor, generator) if towards is None else towards[i].double().sign()
+        curves.append(Straight(snapped(tensor, scale), signs * step))
     largest = max((float(tensor.double().abs().max()) for tensor in point if tensor.numel()), default=1.0)
     return Line(subject, Path(tuple(curves)), cotangent, reference=max(1.0, largest)), steps.pop() if len(steps) == 1 else None
 
 
-def observe(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> list[Observation]:
-    """Looks along lines through one state, argument by argument and output by output.
+def settled(seen: list[Observation]) -> list[Observation]:
+    """All observations of one state, each held against the noise of the value there.
 
-    The noise of the value belongs to the state: a line along which the value happens to keep all its bits, such as a shift of all logits, takes the noise
-    of the others.
+    The noise belongs to the state: a line along which the value happens to keep all its bits, such as a shift of all logits, takes that of the others.
     """
-    return _against_common_noise(list(_observe(subject, point, state, effort, generator)))
-
-
-def _against_common_noise(seen: list[Observation]) -> list[Observation]:
     clear = [
         o.reading.panel for o in seen if o.reading.verdict == "coherent"
     ]  # elsewhere a defect, or a kink, is among what the fit leaves
@@ -153,8 +163,12 @@ def _against(observation: Observation, noise: float) -> Observation:
     return replace(observation, reading=replace(reading, verdict="unresolved")) if drowned else observation
 
 
-def _observe(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
-    for name, moved in groups(subject.names):
+def observe(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
+    """Looks along lines through one state, argument by argument and output by output; `settled` is for all of them."""
+    if effort.separate == 1 and len(subject.names) > 1:
+        yield from _observe_whole(subject, point, state, effort, generator)
+        return
+    for name, moved in groups(subject.names, effort.separate):
         count = sum(point[i].numel() for i in moved)
         plan: Sequence[tuple[bool, int | None]] = [(True, None)] * effort.relative + [(False, None)] * effort.even
         if count == 1:
@@ -178,6 +192,17 @@ def _observe(subject: Subject, point: Point, state: str, effort: Effort, generat
             yield Observation(state, f"all tensors, through {output_name}", examine(line, 0.0, LADDER[line.dtype]), line, step)
 
 
+def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
+    """All tensors at once: along the signs of the supplied gradient, where the value has most to tell, and along random ones. Kinks are not pursued: in a
+    large model they are everywhere."""
+    everything = range(len(point))
+    cotangent = random_cotangent(subject.outputs, generator)
+    gradient = subject.pull(point, cotangent).gradients
+    for name, towards in (("all tensors, along the gradient", gradient), *[("all tensors", None)] * (effort.relative - 1)):
+        line, step = line_through(subject, point, everything, cotangent, generator, relative=True, towards=towards)
+        yield Observation(state, name, read(line, 0.0, _SHORT[line.dtype]), line, step)
+
+
 class GradientOf:
     """The supplied gradient of a subject, weighted to one number, as a callable of its own: its backward is the second backward of the subject.
 
@@ -199,12 +224,8 @@ class GradientOf:
         return self.subject.pull_twice(point[:count], point[count:], self.weights)
 
 
-def observe_second(subject: Subject, point: Point, effort: Effort, generator: torch.Generator) -> list[Observation]:
+def observe_second(subject: Subject, point: Point, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
     """Looks at the supplied gradient as a function of the state and of the cotangent, with the second backward as its gradient."""
-    return _against_common_noise(list(_observe_second(subject, point, effort, generator)))
-
-
-def _observe_second(subject: Subject, point: Point, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
     one = (torch.ones((), dtype=torch.float64, device=point[0].device),)
     parts = [part for part in groups(subject.names) if part[0] != "all tensors"]
     parts.append(("grad_output", [len(point) + i for i in range(len(subject.outputs))]))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,8 @@ from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
-from torch.utils import _pytree as pytree
 
-from pairgrad.ground.checks import describe, integer_at_least, is_functorch_wrapped_tensor
+from pairgrad.ground.checks import describe, is_functorch_wrapped_tensor
 
 _FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
 _METHODS = (_FORWARD, _SETUP, *_BACKWARD)
@@ -28,6 +27,9 @@ _GENERATED = (
     "torch._library.autograd",
     "GeneratedBackwardFor_",
 )  # where torch.library makes the Function of an operator, and how it names it
+
+
+_CACHED = 64  # subclasses whose methods are kept ready
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,24 +58,6 @@ class Visit:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.location or 'unknown place'}) at {', '.join(map(describe, self.arguments))}"
-
-
-def visits(run: Callable[[], object], limit: int = 8) -> list[Visit]:
-    """Calls `run`, which makes a forward and a backward, and returns the custom nodes whose backward ran, in the order in which they did.
-
-    The results of `run` keep their bits. Nodes of torch itself are left out, except for operators made with torch.library. Nodes inside a region compiled
-    by torch.compile, and those made by torch.func transforms, are not seen.
-
-    Args:
-        run: called once, without arguments.
-        limit: how many visits to keep of each function: the first half of them the earliest, the others drawn evenly from all that follow, always the
-            same ones in the same run.
-    """
-    if not callable(run):
-        raise TypeError(f"run must be a callable without arguments that makes a forward and a backward, got {describe(run)}")
-    with Recorder(integer_at_least("limit", limit, 1)) as recorder:
-        run()
-    return recorder.visits()
 
 
 def replay(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -109,6 +93,11 @@ def is_custom(function: type) -> bool:
 def is_generated(function: type) -> bool:
     """Whether torch.library made the Function for a custom operator, whose forward is then the operator itself."""
     return function.__module__ == _GENERATED[0] and function.__name__.startswith(_GENERATED[1])
+
+
+def is_compiled(function: type) -> bool:
+    """Whether torch.compile made the Function for a region."""
+    return function.__name__ == "CompiledFunction" and function.__module__.startswith("torch.")
 
 
 def operator_of(function: type[Function]) -> Any:
@@ -180,7 +169,8 @@ class Interception:
         self._active = False
         self._slot = f"_pairgrad_{next(self._numbers)}"  # the attribute of a context that holds its memory
         self._pending = threading.local()
-        self._patched: list[tuple[type, str, Any, _Method]] = []
+        self._patched: list[tuple[weakref.ref[type], str]] = []
+        self._alive = 512
         self._metaclass_init: Any = None
 
     # For subclasses
@@ -221,9 +211,10 @@ class Interception:
         if self._metaclass_init is not None:
             type.__setattr__(FunctionMeta, "__init__", self._metaclass_init)
             self._metaclass_init = None
-        for owner, name, raw, method in reversed(self._patched):
-            if vars(owner).get(name) is method:
-                type.__setattr__(owner, name, raw)
+        for reference, name in self._patched:
+            owner = reference()
+            if owner is not None and isinstance(method := vars(owner).get(name), _Method) and method.interception is self:
+                type.__setattr__(owner, name, method.raw)
         self._patched.clear()
 
     def _watch_definitions(self) -> None:
@@ -247,9 +238,11 @@ class Interception:
             for name in _METHODS:
                 raw = vars(owner).get(name)
                 if raw is not None and not (isinstance(raw, _Method) and raw.interception is self):
-                    method = _Method(self, name, raw)
-                    type.__setattr__(owner, name, method)
-                    self._patched.append((owner, name, raw, method))
+                    type.__setattr__(owner, name, _Method(self, name, raw))
+                    self._patched.append((weakref.ref(owner), name))
+        if len(self._patched) > 2 * self._alive:  # classes made anew at every step come and go
+            self._patched = [entry for entry in self._patched if entry[0]() is not None]
+            self._alive = max(512, len(self._patched))
 
     def original(self, function: type[Function], name: str) -> Callable[..., Any]:
         """A method as it was before any interception."""
@@ -278,10 +271,12 @@ class Interception:
         return method
 
     def _around_forward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        split = has_setup(function)
+
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if kwargs or any(map(_wrapped, args)):
+            if kwargs or (transforming() is not None and any(map(is_wrapped, args))):
                 return original(*args, **kwargs)
-            if has_setup(function):
+            if split:
                 memory = self.remember(function, None, args)
                 output = original(*args)
                 self.forwarded(memory)
@@ -314,16 +309,14 @@ class Interception:
 
     def _around_backward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(ctx: Any, *grads: Any) -> Any:
-            owner = getattr(ctx, "_forward_cls", None)
-            delegated = owner is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx)
-            if delegated:  # the backward of another class calls this one
-                return original(ctx, *grads)
+            if getattr(ctx, "_forward_cls", None) is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx):
+                return original(ctx, *grads)  # the backward of another class calls this one
             return self.backward(function, ctx, getattr(ctx, self._slot, None), original, grads)
 
         return backward
 
     def _is_new_node(self, function: type[Function], ctx: Any) -> bool:
-        return isinstance(ctx, BackwardCFunction) and getattr(ctx, "_forward_cls", None) is function and not hasattr(ctx, self._slot)
+        return getattr(ctx, "_forward_cls", None) is function and isinstance(ctx, BackwardCFunction) and not hasattr(ctx, self._slot)
 
 
 class _Method:
@@ -334,12 +327,17 @@ class _Method:
         self._around: dict[type, Callable[..., Any]] = {}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            known = self._around.get(owner)
+            if known is not None:
+                return known
         original = _bound(self.raw, instance, owner)
         if instance is not None or not (isinstance(owner, type) and issubclass(owner, Function) and self.interception.covers(owner)):
             return original
-        if owner not in self._around:
-            self._around[owner] = self.interception.around(self.name, owner, original)
-        return self._around[owner]
+        if len(self._around) >= _CACHED:  # classes made anew at every step must not live on here
+            self._around.clear()
+        self._around[owner] = around = self.interception.around(self.name, owner, original)
+        return around
 
 
 def _bound(raw: Any, instance: Any, owner: Any) -> Any:
@@ -370,18 +368,14 @@ def _is_transformed(ctx: Any) -> bool:
     return isinstance(ctx, BackwardCFunction) and isinstance(maker, type) and not issubclass(maker, Function)
 
 
-def _wrapped(value: Any) -> bool:
+transforming = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]  # None outside of torch.func transforms
+
+
+def is_wrapped(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value)
 
 
-# Recording --------------------------------------------------------------------------------------------------------------
-
-
-def copied(value: Any) -> Any:
-    """A detached copy of a tensor that asks for a gradient if the tensor does; anything else as it is."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.detach().clone().requires_grad_(value.requires_grad)
+# Arguments and cotangents -----------------------------------------------------------------------------------------------
 
 
 def version_of(value: Any) -> int | None:
@@ -392,87 +386,3 @@ def version_of(value: Any) -> int | None:
 def received(function: type[Function], grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """The cotangents, which some Functions ask for in one list."""
     return tuple(grads[0]) if getattr(function, "boxed_grads_call", False) and len(grads) == 1 else grads
-
-
-class _Given:
-    """What a forward was given, as it was before the call."""
-
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self.arguments = tuple(map(copied, arguments))
-        self.edited: tuple[int, ...] = ()
-        self._watched: tuple[Any, ...] = arguments
-        self._versions = tuple(map(version_of, arguments))
-
-    def look(self) -> None:
-        """Notes what the forward edited, and lets go of it."""
-        self.edited = tuple(i for i, (a, version) in enumerate(zip(self._watched, self._versions, strict=True)) if version_of(a) != version)
-        self._watched = ()
-
-
-class _Sample:
-    """Places for `limit` of many: the first half for the earliest, the others for an even draw from the rest."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._seen, self._random = limit, 0, random.Random(0)
-        self.kept: dict[int, tuple[int, Visit]] = {}
-
-    def place(self) -> int | None:
-        index, first = self._seen, (self._limit + 1) // 2
-        self._seen += 1
-        if index < self._limit:
-            return index
-        drawn = self._random.randrange(index - first + 1)
-        return first + drawn if drawn < self._limit - first else None
-
-
-class Recorder(Interception):
-    """Keeps visits while it is entered."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
-        self._samples: dict[type[Function], _Sample] = {}
-        self._order = itertools.count()
-        self._lock = threading.Lock()  # backward runs in one thread per device
-
-    def visits(self) -> list[Visit]:
-        kept = [entry for sample in self._samples.values() for entry in sample.kept.values()]
-        return [visit for _, visit in sorted(kept, key=lambda entry: entry[0])]
-
-    def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> _Given:
-        return _Given(arguments)
-
-    def forwarded(self, memory: _Given) -> None:
-        memory.look()
-
-    def backward(self, function: type[Function], ctx: Any, memory: Any, original: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
-        if memory is None or any(map(_wrapped, grads)):
-            return original(ctx, *grads)
-        with self._lock:
-            order = next(self._order)
-            sample = self._samples.setdefault(function, _Sample(self._limit))
-            place = sample.place()
-        if place is None:
-            return original(ctx, *grads)
-        cotangents = _detached(received(function, grads))
-        result = original(ctx, *grads)
-        gradients = _detached(result if isinstance(result, tuple) else (result,))
-        sample.kept[place] = order, _visit(function, ctx, memory, cotangents, gradients)
-        return result
-
-
-def _visit(function: type[Function], ctx: Any, given: _Given, cotangents: tuple[Any, ...], gradients: tuple[Any, ...]) -> Visit:
-    arguments, keywords = given.arguments, ()
-    if is_generated(function):  # torch appends what it needs itself to the arguments of the operator
-        lists = getattr(ctx, "_pt_metadata", None)
-        if lists is not None and arguments and type(arguments[-1]) is type(lists):
-            arguments = pytree.tree_unflatten(list(arguments[:-1]), lists.input_spec)
-            gradients = pytree.tree_unflatten(list(gradients[: len(given.arguments) - 1]), lists.input_spec)
-            cotangents = pytree.tree_unflatten(list(cotangents), lists.output_spec)
-        keywords = tuple(getattr(arguments[-1], "keyword_only_args", {}).items())
-        arguments, gradients = arguments[:-1], gradients[:-1]
-    return Visit(function, name_of(function), location_of(function), arguments, cotangents, gradients, given.edited, keywords)
-
-
-def _detached(values: tuple[Any, ...]) -> Any:
-    return pytree.tree_map(lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value, values)

@@ -127,13 +127,21 @@ def noise_allowance(noise: float) -> float:
     return threshold(_FREE) * noise * float(_SPREAD[1:].max())
 
 
+def work_and_energy(line: Line, panel: Panel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The nodes of a panel, the value there and the work done up to there, both from the middle on."""
+    nodes = panel.middle + panel.half * NODES
+    samples = [sample for sample in map(line.at, nodes.tolist()) if sample is not None]
+    phi, gamma = np.array([sample.value for sample in samples]), np.array([sample.work for sample in samples])
+    return nodes, phi - phi[INTERVALS // 2], panel.half * (INTEGRATION @ gamma)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # values next to overflow make a panel that says nothing
 def measure(line: Line, middle: float, half: float) -> Panel | None:
     """The panel around `middle`, or None where the callable is not finite on all of it."""
     line.panels += 1
     samples = []
-    for node in NODES:
-        sample = line.at(middle + half * node)
+    for node in (middle + half * NODES).tolist():
+        sample = line.at(node)
         if sample is None:
             return None
         samples.append(sample)

@@ -66,7 +66,7 @@ def scan(line: Line, edges: Sequence[float], between: Callable[[float, float], f
             readings[i] = finer
     events += _changes_of_form(line, tiles, readings)
     events = _distinct(events)
-    inside += _beside(line, events, max(high - low for low, high in tiles))
+    inside += _beside(line, events, tiles)
     regions = _regions(line, tiles, readings, events, between)
     for reading in inside:
         regions = _with_narrow(line, regions, reading, tiles, between)
@@ -74,17 +74,20 @@ def scan(line: Line, edges: Sequence[float], between: Callable[[float, float], f
     return Scan((*readings, *inside), tuple(regions), tuple(sorted(events, key=lambda event: event.at)))
 
 
-def _beside(line: Line, events: Sequence[Event], width: float) -> list[Reading]:
-    """Defects next to places where the supplied gradient leaps or bends: a narrow region shows by its ends first."""
+def _beside(line: Line, events: Sequence[Event], tiles: Sequence[tuple[float, float]]) -> list[Reading]:
+    """Defects next to places where the supplied gradient leaps or bends: a narrow region shows by its ends first. None outside of the interval."""
     found = []
     for event in events:
         if event.kind == "jump":
             continue
+        width = max((high - low for low, high in tiles if low <= event.at <= high), default=0.0)
         for sign in (-1, 1):
             for k in range(1, 6):
                 distance = width * 2.0**-k
                 if distance <= 4 * event.width:
                     break
+                if not tiles[0][0] <= event.at + 1.9 * sign * distance <= tiles[-1][1]:
+                    continue
                 reading = read(line, event.at + sign * distance, [0.9 * distance * 2.0**-k for k in range(5)])
                 if reading.verdict == "incoherent":
                     found.append(stepwise(line, reading, [width]) or reading)

@@ -92,6 +92,7 @@ class Subject:
         self.outputs = tuple(output.detach().clone() for output in outputs)
         self.connected = any(output.requires_grad for output in outputs)
         self.evaluations = 1
+        self.watch: Callable[[], None] | None = None  # called before each call
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
@@ -140,6 +141,8 @@ class Subject:
 
     def _run(self, point: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], Point]:
         self.evaluations += 1
+        if self.watch is not None:
+            self.watch()
         if self.random:
             set_rng_state(self._rng)
         leaves: list[torch.Tensor] = []

@@ -1,0 +1,238 @@
+"""A watch over long runs: a bounded sample of visited states, audited between steps now and then, as scalars."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pairgrad.coherence.record import Recording
+from pairgrad.coherence.run import NodeReport, RunReport
+from pairgrad.coherence.verdict import Verdict
+from pairgrad.ground.checks import describe, integer_at_least, one_of
+
+REACTIONS = ("warn", "raise", "ignore")
+COLUMNS: tuple[str, ...] = (
+    "step",
+    "function",
+    "location",
+    "verdict",
+    "defect",
+    "error",
+    "limit",
+    "visits",
+    "looked",
+    "failed",
+    "share_low",
+    "share_high",
+    "seconds",
+)
+PREFIX = "coherence"
+REMEMBERED = 1024  # looks whose reports are kept as rows
+
+
+class CoherenceWarning(UserWarning):
+    """A custom backward is incoherent at states that the run visits."""
+
+
+class IncoherentBackward(RuntimeError):
+    """Raised by a monitor with `reaction="raise"`; `report` is the RunReport."""
+
+    def __init__(self, message: str, report: RunReport) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class CoherenceMonitor:
+    """Watches the custom backwards of a training run.
+
+    Between two looks it keeps a few states of each function, drawn evenly from all that were visited. Every `every` steps, inside `step()`, it audits
+    them, logs what it found and starts a new draw. Nothing is audited during a forward or a backward, results keep their bits, and memory is bounded
+    however long the run is.
+
+    Args:
+        every: steps between two looks.
+        states: kept of each function.
+        memory: bytes that copies may take.
+        share: of the running time that looks may take. After that no further state is begun, but each function is looked at once.
+        csv: a file to append one row for each function and look to.
+        writer: anything with `add_scalar(name, value, step)`, such as torch.utils.tensorboard.SummaryWriter.
+        log: a callable that gets {name: value} and the step.
+        reaction: "warn" (once for each function), "raise" or "ignore", when a function turns out to be incoherent and is not declared.
+        seed: of the draw.
+
+    Attributes:
+        report: the latest RunReport; None before the first look.
+        rows: the latest scalars, oldest first, {column: value}.
+
+    Examples:
+        >>> import torch, pairgrad as pg
+        >>> model = torch.nn.Linear(3, 1)
+        >>> with pg.CoherenceMonitor(every=10) as monitor:
+        ...     for step in range(20):
+        ...         model(torch.randn(4, 3)).square().mean().backward()
+        ...         monitor.step()
+        >>> monitor.report.nodes  # no custom backward on the way
+        ()
+    """
+
+    def __init__(
+        self,
+        every: int = 1000,
+        *,
+        states: int = 8,
+        memory: int = 64 * 2**20,
+        share: float = 0.02,
+        csv: str | os.PathLike[str] | None = None,
+        writer: Any = None,
+        log: Callable[[Mapping[str, float], int], object] | None = None,
+        reaction: str = "warn",
+        seed: int = 0,
+    ) -> None:
+        self.every = integer_at_least("every", every, 1)
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+            raise ValueError(
+                f"share must be a number above 0 and up to 1, the part of the running time that looks may take, got {describe(share)}"
+            )
+        if writer is not None and not callable(getattr(writer, "add_scalar", None)):
+            raise TypeError(f"writer must have a method add_scalar(name, value, step), such as a SummaryWriter, got {describe(writer)}")
+        if log is not None and not callable(log):
+            raise TypeError(f"log must be a callable of a dict of scalars and a step, got {describe(log)}")
+        self._share, self._writer, self._log = float(share), writer, log
+        self._reaction = one_of("reaction", reaction, REACTIONS)
+        self._csv = None if csv is None else Path(csv)
+        if self._csv is not None:
+            _begin(self._csv)
+        self._recording = Recording(states=states, memory=memory, loss=False, seed=seed)
+        self._steps = 0
+        self._running = False
+        self._since = time.perf_counter()
+        self._warned: set[str] = set()
+        self.report: RunReport | None = None
+        self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
+
+    # The run ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> CoherenceMonitor:
+        """Begins to watch; does nothing if it does already."""
+        if not self._running:
+            self._recording.__enter__()
+            self._running, self._since = True, time.perf_counter()
+        return self
+
+    def stop(self) -> None:
+        """Ends watching. What was kept since the last look can still be looked at with `look()`."""
+        if self._running:
+            self._recording.__exit__()
+            self._running = False
+
+    def __enter__(self) -> CoherenceMonitor:
+        return self.start()
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.stop()
+
+    def step(self, step: int | None = None) -> RunReport | None:
+        """To be called after each training step; returns the report if this was a step to look at.
+
+        Args:
+            step: its number in the logs; by default, steps are counted from 1.
+        """
+        self._steps += 1
+        if self._steps % self.every:
+            return None
+        return self.look(self._steps if step is None else step)
+
+    def look(self, step: int | None = None) -> RunReport:
+        """Audits what was kept since the last look, logs it, and starts a new draw."""
+        step = self._steps if step is None else integer_at_least("step", step, 0)
+        allowed = max(1e-3, self._share * (time.perf_counter() - self._since))
+        report = self._recording.audit(effort="glance", seconds=allowed)
+        self._recording.clear()
+        self._since = time.perf_counter()
+        self.report = report
+        self._write(report, step)
+        self._react(report, step)
+        return report
+
+    # What is seen -----------------------------------------------------------------------------------------------------
+
+    def _write(self, report: RunReport, step: int) -> None:
+        rows = [_row(node, step, report.seconds) for node in report.nodes]
+        self.rows.extend(rows)
+        if self._csv is not None and rows:
+            with self._csv.open("a", newline="") as file:
+                csv.DictWriter(file, COLUMNS).writerows(rows)
+        scalars = scalars_of(report)
+        if self._writer is not None:
+            for name, value in scalars.items():
+                self._writer.add_scalar(name, value, step)
+        if self._log is not None:
+            self._log(scalars, step)
+
+    def _react(self, report: RunReport, step: int) -> None:
+        failing = [node for node in report.nodes if not node.passed and node.verdict is not Verdict.INCONCLUSIVE]
+        if not failing or self._reaction == "ignore":
+            return
+        if self._reaction == "raise":
+            self.stop()
+            raise IncoherentBackward(f"at step {step}: {'; '.join(map(str, failing))}", report)
+        for node in failing:
+            key = f"{node.name} {node.location}"
+            if key not in self._warned:
+                self._warned.add(key)
+                warnings.warn(f"at step {step}: {node}", CoherenceWarning, stacklevel=4)
+
+
+def scalars_of(report: RunReport) -> dict[str, float]:
+    """What a monitor logs of a report: for each function the largest defect, the limit and the share of states at which it fails; and how many fail."""
+    scalars: dict[str, float] = {}
+    for node in report.nodes:
+        if node.looked:
+            scalars[f"{PREFIX}/defect/{node.name}"] = node.defect
+            scalars[f"{PREFIX}/share/{node.name}"] = node.share
+            assert node.worst is not None
+            scalars[f"{PREFIX}/limit/{node.name}"] = node.worst.limit
+    scalars[f"{PREFIX}/failing"] = float(sum(not node.passed and node.verdict is not Verdict.INCONCLUSIVE for node in report.nodes))
+    scalars[f"{PREFIX}/seconds"] = report.seconds
+    return scalars
+
+
+def _row(node: NodeReport, step: int, seconds: float) -> dict[str, Any]:
+    limit = "" if node.worst is None else f"{node.worst.limit:.6g}"
+    return {
+        "step": step,
+        "function": node.name,
+        "location": node.location or "",
+        "verdict": node.verdict.value,
+        "defect": f"{node.defect:.6g}",
+        "error": f"{node.defect_error:.6g}",
+        "limit": limit,
+        "visits": node.visits,
+        "looked": node.looked,
+        "failed": node.failed,
+        "share_low": f"{node.share_low:.4g}",
+        "share_high": f"{node.share_high:.4g}",
+        "seconds": f"{seconds:.4g}",
+    }
+
+
+def _begin(path: Path) -> None:
+    """Writes the head of the file, or finds it there: a run that is taken up again goes on in the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = ",".join(COLUMNS)
+    if path.exists() and path.stat().st_size:
+        with path.open(newline="") as file:
+            found = file.readline().strip()
+        if found != head:
+            raise ValueError(
+                f"csv must be a new file or one that a CoherenceMonitor wrote, but {path} begins with {found[:60]!r}: choose another name"
+            )
+        return
+    with path.open("w", newline="") as file:
+        file.write(head + "\r\n")

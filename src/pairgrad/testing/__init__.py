@@ -1,0 +1,7 @@
+"""For test files: an inheritable class of tests for a function with a backward of its own. The pytest plugin is the module `pytest_pairgrad`."""
+
+from pairgrad.testing.failures import Case
+from pairgrad.testing.merge import merged
+from pairgrad.testing.suite import CoherenceTests
+
+__all__ = ["Case", "CoherenceTests", "merged"]

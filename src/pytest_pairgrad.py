@@ -1,0 +1,195 @@
+"""The pytest plugin of pairgrad: `pytest --coherence`, the marker `coherence` and the fixture `coherence`.
+
+It stands outside the package, because pytest loads plugins in every session, and importing `pairgrad` imports torch. Here that happens only when the plugin
+is asked for something.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pairgrad.coherence import Report
+    from pairgrad.testing.session import Session
+
+MARKER = "coherence(skip=False, intent=None): how --coherence takes the custom backwards that run in the test: not at all, or as declared"
+_OUTPUT = "pairgrad"  # the entry of what an xdist worker hands to its controller
+_FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+_SESSION: pytest.StashKey[Session] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("coherence", "audit of custom backwards (pairgrad)")
+    group.addoption(
+        "--coherence",
+        action="store_true",
+        help="record the custom backwards that run in the tests, audit them at the states visited, and fail if one is not the derivative of its forward",
+    )
+    group.addoption("--coherence-warn", action="store_true", help="report what --coherence finds, but do not fail for it")
+    group.addoption("--coherence-html", metavar="PATH", help="write the reports as pages into a folder, or as one page into PATH.html")
+    group.addoption("--coherence-json", metavar="FILE", help="write the reports as JSON")
+    group.addoption(
+        "--coherence-seconds", metavar="S", type=float, help="begin no further state S seconds after the audit of the recording began"
+    )
+    group.addoption(
+        "--coherence-annotations",
+        action="store_true",
+        help="print annotations that code hosts show beside the source (done anyway where GITHUB_ACTIONS is set)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+def _recording(config: pytest.Config) -> bool:
+    return any(config.getoption(name) for name in ("coherence", "coherence_warn", "coherence_html", "coherence_json"))
+
+
+def _session(config: pytest.Config) -> Session:
+    """The session, made when it is first asked for."""
+    if _SESSION not in config.stash:
+        from pairgrad.testing.session import Session
+
+        config.stash[_SESSION] = Session()
+    return config.stash[_SESSION]
+
+
+# Recording --------------------------------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _recording(config):
+        for item in items:
+            _marked(item)  # a marker that makes no sense is told now
+
+
+def _marked(item: pytest.Item) -> tuple[bool, str | None]:
+    """Whether a test is left out, and what its backwards are declared as."""
+    marker = item.get_closest_marker("coherence")
+    if marker is None:
+        return False, None
+    from pairgrad.coherence.intent import INTENTS
+
+    intent, unknown = marker.kwargs.get("intent"), set(marker.kwargs) - {"skip", "intent"}
+    if marker.args or unknown or (intent is not None and intent not in INTENTS):
+        given = ", ".join([*map(repr, marker.args), *(f"{key}={value!r}" for key, value in marker.kwargs.items())])
+        raise pytest.UsageError(
+            f"{item.nodeid}: the marker takes skip=True, or intent= one of {', '.join(map(repr, INTENTS))}, got coherence({given})"
+        )
+    return bool(marker.kwargs.get("skip")), intent
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if _recording(item.config):
+        skip, intent = _marked(item)
+        if not skip:
+            with _session(item.config).recording(item.nodeid, intent):
+                return (yield)
+    return (yield)
+
+
+# The fixture ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def coherence(request: pytest.FixtureRequest) -> Callable[..., Report]:
+    """`coherence(fn, inputs, domain=...)` asserts that a backward is the derivative of its forward, as pairgrad.assert_coherent does.
+
+    It returns the report, which is also kept for the summary, the pages and the JSON file of the session, and is shown if the test fails.
+    """
+    session, item = _session(request.config), request.node
+    intent = _marked(item)[1]
+
+    def check(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterable[str] = (), **options: Any) -> Report:
+        __tracebackhide__ = True
+        if intent is not None:
+            options.setdefault("intent", intent)
+        found = session.check(item.nodeid, fn, inputs, allow=allow, **options)
+        item.user_properties.append(("coherence", f"{found.report.name}: {found.report.headline}"))
+        item.add_report_section("call", "coherence", str(found.report))
+        if not found.passed:
+            raise AssertionError(f"{found.report.name}: {found.report.headline}\n\n{found.report.explain()}")
+        return found.report
+
+    return check
+
+
+# The end ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of pytest-xdist is done: what it found is here."""
+    text = (getattr(node, "workeroutput", None) or {}).get(_OUTPUT)
+    if text is not None:
+        _session(node.config).receive(text)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    config = session.config
+    if (_SESSION not in config.stash and not _recording(config)) or exitstatus not in _FINISHED or config.getoption("collectonly"):
+        return
+    found = _session(config)
+    if _recording(config):
+        _say(config, found)
+        found.finish(config.getoption("coherence_seconds"))
+    output = getattr(config, "workeroutput", None)
+    if output is not None:
+        output[_OUTPUT] = found.to_json()
+        return
+    _write(config, found)
+    if not found.passed and not config.getoption("coherence_warn"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _say(config: pytest.Config, found: Session) -> None:
+    """That there is something to wait for."""
+    reporter, met = config.pluginmanager.get_plugin("terminalreporter"), found.met
+    if reporter is not None and met and config.get_verbosity() >= 0 and not hasattr(config, "workeroutput"):
+        reporter.ensure_newline()
+        reporter.write_line(f"auditing {met} custom {'backward' if met == 1 else 'backwards'} ...")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if _SESSION not in config.stash:
+        return
+    found = config.stash[_SESSION]
+    if not _recording(config) and all(audit.passed for audit in found.audits) and config.get_verbosity() <= 0:
+        return
+    terminalreporter.section("coherence")
+    for line in found.lines():
+        terminalreporter.write_line(line)
+    if not found.passed:
+        terminalreporter.write_line(_verdict(found, config), red=True)
+    if config.getoption("coherence_annotations") or os.environ.get("GITHUB_ACTIONS"):
+        for line in found.annotations():
+            terminalreporter.write_line(line)
+
+
+def _verdict(found: Session, config: pytest.Config) -> str:
+    if config.getoption("coherence_warn"):
+        return "coherence: does not pass (--coherence-warn: the session does not fail for it)"
+    if not found.failing:
+        return "coherence: FAILED"
+    return (
+        "coherence: FAILED. Mend the backward, declare it with pairgrad.intended if it is meant to differ, "
+        "or leave a test out with @pytest.mark.coherence(skip=True)"
+    )
+
+
+def _write(config: pytest.Config, found: Session) -> None:
+    """Writes the files asked for. One that cannot be written fails the session."""
+    for option, write in (("coherence_json", found.to_json), ("coherence_html", found.to_html)):
+        if path := config.getoption(option):
+            try:
+                write(Path(path))
+                found.files.append(path)
+            except (OSError, ImportError) as error:
+                found.errors.append(f"--{option.replace('_', '-')}={path} could not be written: {error}")

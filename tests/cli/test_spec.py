@@ -1,0 +1,303 @@
+"""The languages of --inputs and --domain: what they mean, and what they say to mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
+from pairgrad.cli.spec_values import KNOWN, MAKERS
+from pairgrad.coherence import Box, LogRange
+
+
+def made(text, seed=0, dtype=torch.float64):
+    return parse_inputs(text).make(seed, dtype)
+
+
+def one(text, **options):
+    (value,), keywords = made(text, **options)
+    assert keywords == {}
+    return value
+
+
+def same(a, b):
+    return a.dtype == b.dtype and torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [("randn(2, 3)", (2, 3)), ("randn((2,3))", (2, 3)), ("randn([2, 3,])", (2, 3)), ("rand(4)", (4,)), ("randn()", ()), ("ones(0)", (0,))],
+)
+def test_shapes_may_be_written_in_several_ways(text, shape):
+    value = one(text)
+    assert value.shape == shape
+    assert value.dtype == torch.float64
+
+
+def test_random_numbers_are_those_of_the_seed():
+    def normal(seed):
+        return torch.randn(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+    assert same(one("randn(5)", seed=7), normal(7))
+    assert not torch.equal(one("randn(5)", seed=8), normal(7))
+    (first, second), _ = made("randn(5), randn(5)")
+    assert not torch.equal(first, second)
+
+
+def test_numbers_lie_where_they_should():
+    x = one("uniform(0.5, 4, (2000,))")
+    assert 0.5 <= x.min() < 0.52
+    assert 3.9 < x.max() < 4
+    assert one("positive(500)").min() > 0
+    assert set(one("randint(3, (200,))").tolist()) == {0, 1, 2}
+    assert set(one("randint(5, 7, (200,))").tolist()) == {5, 6}
+    assert set(one("bernoulli(0.5, (200,))").tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(one("unit(7, 9)").norm(dim=-1), torch.ones(7, dtype=torch.float64))
+    torch.testing.assert_close(one("simplex(7, 9)").sum(-1), torch.ones(7, dtype=torch.float64))
+    spd = one("spd(4, 4)")
+    assert same(spd, spd.mT)
+    assert torch.linalg.eigvalsh(spd).min() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("linspace(0, 1, 5)", torch.linspace(0, 1, 5, dtype=torch.float64)),
+        ("logspace(-1, 1, 3)", torch.logspace(-1, 1, 3, dtype=torch.float64)),
+        ("full(2.5, (2,))", torch.tensor([2.5, 2.5], dtype=torch.float64)),
+        ("zeros(2)", torch.zeros(2, dtype=torch.float64)),
+        ("eye(2)", torch.eye(2, dtype=torch.float64)),
+        ("arange(3)", torch.arange(3)),
+        ("[1.5, 2, -3]", torch.tensor([1.5, 2, -3], dtype=torch.float64)),
+        ("[1, 2]", torch.tensor([1, 2])),
+        ("[[1, 2], [3, 4.0]]", torch.tensor([[1, 2], [3, 4.0]], dtype=torch.float64)),
+        ("[true, false]", torch.tensor([True, False])),
+        ("ones(2):float32", torch.ones(2)),
+        ("[1, 2]:bfloat16", torch.tensor([1, 2], dtype=torch.bfloat16)),
+        ("0.5:float64", torch.tensor(0.5, dtype=torch.float64)),
+        ("bernoulli(1, (2,)):bool", torch.tensor([True, True])),
+    ],
+)
+def test_tensors(text, expected):
+    assert same(one(text), expected), one(text)
+
+
+def test_the_geometric_one_has_its_ends():
+    torch.testing.assert_close(one("geomspace(0.01, 100, 3)"), torch.tensor([0.01, 1, 100], dtype=torch.float64))
+
+
+def test_plain_values_stay_plain():
+    args, kwargs = made("3, -0.5, 1e3, true, None, 'a, b', (3, 4), [], n=3, name=\"x\"")
+    assert args[:7] == (3, -0.5, 1000.0, True, None, "a, b", (3, 4))
+    assert isinstance(args[0], int)
+    assert kwargs == {"n": 3, "name": "x"}
+
+
+def test_lists_of_tensors_are_lists():
+    value = one("[randn(2), [1.0, 2.0]]")
+    assert [type(item) for item in value] == [torch.Tensor, torch.Tensor]
+    assert one("(randn(2), 3)")[1] == 3
+
+
+def test_the_dtype_of_the_audit_is_that_of_what_does_not_say_its_own():
+    assert one("randn(2)", dtype=torch.float32).dtype == torch.float32
+    assert one("[0.5]", dtype=torch.float32).dtype == torch.float32
+    assert one("randn(2):float64", dtype=torch.float32).dtype == torch.float64
+    assert one("randint(3, (2,))", dtype=torch.float32).dtype == torch.int64
+
+
+def test_what_is_fixed_is_not_differentiated_and_the_rest_is():
+    (x, y, labels), _ = made("randn(2), fixed(randn(2)):float32, randint(3, (2,))")
+    assert x.requires_grad
+    assert not y.requires_grad
+    assert y.dtype == torch.float32
+    assert not labels.requires_grad
+    assert not one("randn(2)").requires_grad
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("rnadn(3)", 1, "unknown name 'rnadn': did you mean 'randn'?"),
+        ("x=randn(3), y=rnd(3)", 15, "unknown name 'rnd'"),
+        ("randn(3", 8, "expected a comma or ')' in randn(...), but the text ends"),
+        ("randn", 1, "randn needs arguments, for example randn(32, 128)"),
+        ("x=3, 4", 6, "cannot follow one with a name"),
+        ("x=1, x=2", 6, "'x' is given twice"),
+        ("randn(3):flot32", 10, "got 'flot32'"),
+        ("randn(3):", 10, "expected a dtype"),
+        ("3 4", 3, "expected a comma or the end, got '4'"),
+        ("x=", 3, "expected a value"),
+        ("[1, 2", 6, "expected a comma or ']', but the text ends"),
+        ("", 1, "no inputs"),
+        ("  'abc", 3, "quotation mark that is not closed"),
+        ("uniform((3,), 1, 2)", 1, "uniform is written like uniform(0.1, 4, (16,))"),
+        ("linspace(0, 1)", 1, "linspace is written like"),
+        ("randn(-1)", 1, "a size must be a whole number >= 0, got -1"),
+        ("ones(3), randn(1.5)", 10, "a size must be a whole number"),
+        ("randn(99999, 99999)", 1, "elements is more than"),
+        ("randn(3).numpy()", 9, "cannot read '.numpy'"),
+        ("x.y=3", 2, "cannot read '.y'"),
+        ("1..3", 1, "cannot read '1..3'"),
+        ("__import__('os')", 1, "unknown name '__import__'"),
+        ("[x for x in y]", 2, "unknown name 'x'"),
+        ("lambda: 3", 1, "unknown name 'lambda'"),
+    ],
+)
+def test_mistakes_are_pointed_at(text, column, message):
+    with pytest.raises(SpecError) as caught:
+        parse_inputs(text)
+    lines = str(caught.value).splitlines()
+    assert message in lines[0]
+    assert lines[0].endswith(f"(column {column})")
+    assert lines[1] == f"    {text}"
+    assert lines[2] == " " * (4 + column - 1) + "^"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("uniform(1, 0, (3,))", "low < high"),
+        ("randint(0, (3,))", "low < high"),
+        ("bernoulli(2, (3,))", "from 0 to 1"),
+        ("geomspace(-1, 1, 3)", "positive ends"),
+        ("spd(3, 4)", "two equal sizes"),
+        ("linspace(0, 1, 2.5)", "whole number"),
+        ("[[1, 2], [3]]", "rows of different lengths"),
+        ("'text':float32", "only a tensor or a number"),
+        ("@nowhere.pt", "no such file: nowhere.pt"),
+        ("@inputs.txt", "read from .safetensors, .pt, .pth and .json"),
+    ],
+)
+def test_values_that_cannot_be_made(text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inputs.txt").touch()
+    with pytest.raises(SpecError, match=message):
+        made(f"3, {text}")
+
+
+def test_what_is_unknown_gets_the_list_of_what_is_known():
+    with pytest.raises(SpecError) as caught:
+        parse_inputs("nothing(3)")
+    text = " ".join(str(caught.value).split())
+    assert " ".join(KNOWN.split()) in text
+    assert all(f"{name}(" in text for name in MAKERS)
+    assert max(map(len, str(caught.value).splitlines())) <= 80
+
+
+def test_every_example_of_the_list_is_right():
+    for maker in MAKERS.values():
+        assert isinstance(one(maker.example), torch.Tensor)
+
+
+def test_a_long_text_is_shown_around_the_mistake():
+    with pytest.raises(SpecError) as caught:
+        parse_inputs("randn(3), " * 30 + "rnadn(3), " + "randn(3), " * 30)
+    _, shown, pointer, *_ = str(caught.value).splitlines()
+    assert len(shown) <= 80
+    assert shown[pointer.index("^") :].startswith("rnadn")
+
+
+# Files --------------------------------------------------------------------------------------------------------------------
+
+
+def test_files_of_tensors(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = torch.arange(3.0, dtype=torch.float64)
+    save_file({"x": x, "y": x + 1}, "named.safetensors")
+    save_file({"0": x, "1": x + 1}, "numbered.safetensors")
+    torch.save((x, 3), "pair.pt")
+    torch.save({"x": x}, "one file.pt")
+    (tmp_path / "inputs.json").write_text(json.dumps({"x": [1.5, 2], "n": 3, "deep": {"y": [[1, 2]]}}))
+    (tmp_path / "list.json").write_text("[[1.5], 3]")
+    args, kwargs = made("@named.safetensors")
+    assert args == ()
+    assert same(kwargs["y"], x + 1)
+    args, kwargs = made("@numbered.safetensors")
+    assert same(args[1], x + 1)
+    assert made("@pair.pt")[0][1] == 3
+    assert same(made('@"one file.pt"')[1]["x"], x)
+    kwargs = made("@inputs.json")[1]
+    assert same(kwargs["x"], torch.tensor([1.5, 2], dtype=torch.float64))
+    assert kwargs["n"] == 3
+    assert same(kwargs["deep"]["y"], torch.tensor([[1, 2]]))
+    assert made("@list.json")[0][1] == 3
+    args, kwargs = made("@pair.pt, n=3")
+    assert same(args[0][0], x)
+    assert kwargs == {"n": 3}
+
+
+def test_files_are_read_without_executing_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"x": Evil()}, "evil.pt")
+    with pytest.raises(SpecError, match="holds more than tensors"):
+        made("@evil.pt")
+    assert not (tmp_path / "executed").exists()
+    torch.load("evil.pt", weights_only=False)  # it would have been
+    assert (tmp_path / "executed").exists()
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+@pytest.mark.parametrize("name", ["broken.pt", "broken.json", "broken.safetensors"])
+def test_broken_files(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("{nonsense")
+    with pytest.raises(SpecError, match=r"broken\.\w+ is no"):
+        made(f"@{name}")
+
+
+def test_a_file_name_that_is_nearly_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "batch.pt").touch()
+    with pytest.raises(SpecError, match=r"did you mean 'batch\.pt'"):
+        made("@bacth.pt")
+
+
+# Domains ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.1..4", Box(0.1, 4)),
+        ("1..4", Box(1, 4)),
+        ("-1 .. +1", Box(-1, 1)),
+        (".5..1.", Box(0.5, 1)),
+        ("log 1e-3..1e3", LogRange(1e-3, 1e3)),
+        ("x=log 1..1e4, y=-1..1", {"x": LogRange(1, 1e4), "y": Box(-1, 1)}),
+        ("input 0=0..1, layer.weight=-1..1", {"input 0": Box(0, 1), "layer.weight": Box(-1, 1)}),
+        ("-1..1, _, log 1..2", (Box(-1, 1), None, LogRange(1, 2))),
+    ],
+)
+def test_domains(text, expected):
+    assert parse_domain(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("a..b", 1, "expected low..high, got 'a..b'"),
+        ("x=0..1, y=1", 11, "expected low..high, got '1'"),
+        ("4..1", 1, "needs low < high"),
+        ("0..1, log -1..1", 7, "log low..high needs 0 < low < high"),
+        ("", 1, "expected low..high"),
+        ("1..2,", 6, "expected low..high"),
+        ("x=1..2, 3..4", 9, "cannot follow one with a name"),
+        ("3..4, x=1..2", 1, "give every interval a name, or none"),
+        ("0..inf", 1, "expected low..high"),
+    ],
+)
+def test_mistakes_in_domains_are_pointed_at(text, column, message):
+    with pytest.raises(SpecError) as caught:
+        parse_domain(text)
+    first = str(caught.value).splitlines()[0]
+    assert message in first
+    assert first.endswith(f"(column {column})")

@@ -1,0 +1,181 @@
+"""The monitor of long runs."""
+
+import csv
+import warnings
+
+import pytest
+import torch
+
+import pairgrad as pg
+from pairgrad.coherence import CoherenceWarning, IncoherentBackward
+from pairgrad.coherence.monitor import COLUMNS
+from tests.coherence.training import same, train
+
+
+def watched(steps=20, after=None, **options):
+    """A monitor after a run."""
+    monitor = pg.CoherenceMonitor(**({"every": 10, "states": 3, "reaction": "ignore"} | options))
+    with monitor:
+        train(steps, after=after or monitor.step)
+    return monitor
+
+
+class Writer:
+    def __init__(self):
+        self.scalars = []
+
+    def add_scalar(self, name, value, step):
+        self.scalars.append((name, value, step))
+
+
+def test_the_run_keeps_its_bits():
+    monitor = pg.CoherenceMonitor(every=7, states=2, reaction="ignore")
+    with monitor:
+        recorded = train(25, after=monitor.step)
+    assert monitor.report is not None
+    assert same(train(25), recorded)
+
+
+def test_rows_are_those_of_each_look():
+    monitor = watched(30, every=10)
+    assert [row["step"] for row in monitor.rows] == [10] * 4 + [20] * 4 + [30] * 4
+    assert {row["function"] for row in monitor.rows} == {"Capped", "Direction", "Opaque", "Quarters"}
+    assert {row["visits"] for row in monitor.rows} == {10}  # since the last look
+    capped = [row for row in monitor.rows if row["function"] == "Capped"]
+    assert all(row["verdict"] == "incoherent" and float(row["defect"]) > 0.01 for row in capped)
+    assert all(row["looked"] >= 1 for row in monitor.rows)
+    assert {node.visits for node in monitor.report.nodes} == {10}
+
+
+def test_the_file_goes_on_where_it_was(tmp_path):
+    path = tmp_path / "logs" / "coherence.csv"
+    watched(10, csv=path)
+    watched(10, csv=path)
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(COLUMNS)
+    assert len(rows) == 8
+    assert float(next(row for row in rows if row["function"] == "Capped")["defect"]) > 0.01
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"csv must be a new file or one that a CoherenceMonitor wrote, but .* begins with 'a,b'"):
+        pg.CoherenceMonitor(csv=path)
+    assert path.read_text() == "a,b\n1,2\n"
+
+
+def test_writers_and_callables_get_the_scalars():
+    writer, logged = Writer(), []
+    watched(10, writer=writer, log=lambda scalars, step: logged.append((dict(scalars), step)))
+    ((scalars, step),) = logged
+    assert step == 10
+    assert scalars["coherence/failing"] >= 1
+    assert scalars["coherence/defect/Capped"] > 0.01
+    assert scalars["coherence/defect/Opaque"] == 0
+    assert 0 < scalars["coherence/limit/Opaque"] < 1e-2
+    assert scalars["coherence/share/Capped"] == 1
+    assert writer.scalars == [(name, value, 10) for name, value in scalars.items()]
+
+
+def test_tensorboard(tmp_path):
+    tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="needs tensorboard")
+    with tensorboard.SummaryWriter(tmp_path) as writer:
+        watched(10, writer=writer)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert events.Scalars("coherence/defect/Capped")[0].step == 10
+
+
+def test_a_warning_comes_once_for_each_function():
+    with pytest.warns(CoherenceWarning) as caught:
+        watched(40, reaction="warn")
+    names = [str(warning.message).split(": ", 1)[1].split(" ")[0] for warning in caught]
+    assert len(names) == len(set(names))
+    assert "Capped" in names
+    assert "Opaque" not in names
+
+
+def test_it_can_stop_the_run():
+    steps = []
+    monitor = pg.CoherenceMonitor(every=5, states=2, reaction="raise")
+
+    def after():
+        steps.append(1)
+        monitor.step()
+
+    with monitor, pytest.raises(IncoherentBackward, match=r"at step 5: .*Capped") as caught:
+        train(20, after=after)
+    assert len(steps) == 5
+    assert not caught.value.report.passed
+
+
+def test_a_coherent_run_is_silent():
+    monitor = pg.CoherenceMonitor(every=5)
+    model = torch.nn.Linear(3, 1)
+    with warnings.catch_warnings(), monitor:
+        warnings.simplefilter("error")
+        for _ in range(5):
+            model(torch.randn(4, 3)).square().mean().backward()
+            monitor.step()
+    assert monitor.report.nodes == ()
+    assert monitor.report.backwards == 0
+
+
+def test_steps_may_be_numbered_by_the_caller():
+    count = iter(range(100, 200))
+    monitor = pg.CoherenceMonitor(every=3, states=1, reaction="ignore")
+    with monitor:
+        train(3, after=lambda: monitor.step(next(count)))
+    assert {row["step"] for row in monitor.rows} == {102}
+
+
+def test_a_last_look_after_the_end():
+    monitor = watched(4, every=1000)
+    assert monitor.report is None
+    report = monitor.look()
+    assert {node.visits for node in report.nodes} == {4}
+    assert {row["step"] for row in monitor.rows} == {4}
+
+
+def test_starting_and_stopping_twice_does_nothing():
+    monitor = pg.CoherenceMonitor(every=1000, states=1, reaction="ignore")
+    monitor.start()
+    monitor.start()
+    train(2)
+    monitor.stop()
+    monitor.stop()
+    train(2)
+    assert {node.visits for node in monitor.look().nodes} == {2}
+
+
+def test_memory_does_not_grow_with_the_run():
+    sizes = []
+    monitor = pg.CoherenceMonitor(every=10**6, states=4, memory=2**16)
+
+    def after():
+        monitor.step()
+        sizes.append(monitor._recording._recorder.held())
+
+    with monitor:
+        train(60, after=after)
+    assert 0 < max(sizes) <= 2**16
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"every": 0}, ValueError, "every must be an integer >= 1, got 0"),
+        ({"share": 0}, ValueError, "share must be a number above 0 and up to 1"),
+        ({"writer": object()}, TypeError, r"writer must have a method add_scalar\(name, value, step\)"),
+        ({"log": 3}, TypeError, "log must be a callable"),
+        ({"reaction": "shout"}, ValueError, "reaction must be one of"),
+        ({"states": 0}, ValueError, "states must be an integer >= 1"),
+    ],
+)
+def test_bad_options(options, error, match):
+    with pytest.raises(error, match=match):
+        pg.CoherenceMonitor(**options)
