@@ -15,6 +15,7 @@ INSTALL := $(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt
 
 # A stamp is written only after its installation succeeded, so an interrupted or failed one is tried again.
 SETUP_STAMP := $(VENV)/.setup-done
+INTEGRATIONS_STAMP := $(VENV)/.integrations-done
 BENCH_STAMP := $(VENV)/.bench-done
 PEERS_STAMP := $(VENV)/.bench-peers-done
 
@@ -44,8 +45,13 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 test: $(SETUP_STAMP)  ## run the tests, without the slow ones
 	$(PYTEST) $(ARGS)
 
-test-all: $(SETUP_STAMP) lint docs  ## run lint, the documentation build and every test, slow ones included
+test-all: $(INTEGRATIONS_STAMP) lint docs  ## run lint, the documentation build and every test, slow ones and those of the adapters to trainers included
 	$(PYTEST) -m "" $(ARGS)
+
+# Lightning, transformers and TensorBoard are large, and only the adapters' own tests need them: without them these are skipped.
+$(INTEGRATIONS_STAMP): $(SETUP_STAMP)
+	@if $(INSTALL) -e '.[dev,integrations]'; then touch $@; \
+	else echo "test-all: lightning, transformers or tensorboard could not be installed; going on without them" >&2; fi
 
 lint: $(SETUP_STAMP)  ## check format, lint and types
 	$(BIN)/ruff format --check .
@@ -79,7 +85,7 @@ bench-learning: $(BENCH_STAMP)  ## measure time, memory and accuracy of the lear
 sharpness: $(SETUP_STAMP)  ## measure how much of each learning certificate is used up and write docs/certificate-sharpness.md
 	$(BIN)/python -m benchmarks.learning.certificates $(ARGS)
 
-audit-pages: $(SETUP_STAMP)  ## compare the auditor with gradcheck, run it over torch, and write docs/auditor-comparison.md and docs/auditor-library.md
+audit-pages: $(SETUP_STAMP)  ## compare the auditor with gradcheck, run it over torch, measure recording, and write docs/auditor-*.md
 	$(BIN)/python -m benchmarks.auditor $(ARGS)
 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md

@@ -5,6 +5,7 @@ python -m benchmarks.auditor comparison          # the zoo, and the cost: docs/a
 python -m benchmarks.auditor library             # the functions of torch: docs/auditor-library.md
 python -m benchmarks.auditor cost                # time and memory alone, printed
 python -m benchmarks.auditor recording           # what recording a training run costs: docs/auditor-recording.md
+python -m benchmarks.auditor example             # a page of a report, and its picture: docs/assets/audit-example.html and .png
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from tests.coherence.library_functions import FUNCTIONS
 
-from benchmarks.auditor import comparison, cost, library, recording
+from benchmarks.auditor import comparison, cost, example, library, recording
 from pairgrad.experiments.timing import one_thread
 from pairgrad.ground.files import write_atomically
 
@@ -26,7 +27,7 @@ COMMAND = "python -m benchmarks.auditor"
 def main(argv: list[str] | None = None) -> int:
     """0 if the audit found every broken function and accused no right one, and recording costs what it may; 1 otherwise."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("comparison", "library", "cost", "recording", "all"), default="all")
+    parser.add_argument("what", nargs="?", choices=("comparison", "library", "cost", "recording", "example", "all"), default="all")
     parser.add_argument("--seeds", type=int, default=1, help="inputs and audits are drawn this many times")
     parser.add_argument("--output", type=Path, default=DOCS, help="directory of the pages")
     options = parser.parse_args(argv)
@@ -53,6 +54,8 @@ def main(argv: list[str] | None = None) -> int:
             write_atomically(options.output / "auditor-recording.md", text)
             print(text)
             good &= recording.good(*measured)
+        if options.what in ("example", "all"):
+            print(*example.make(options.output / "assets"), sep="\n")
     return 0 if good else 1
 
 

@@ -42,6 +42,11 @@ class Relu(Function):
         return grad_output * (y > 0)
 
 
+class Rectifier(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Relu.apply(x)
+
+
 class Block(nn.Module):
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -68,6 +73,7 @@ def resnet18() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(3, 64, 3, 1, 1, bias=False),
         nn.BatchNorm2d(64),
+        Rectifier(),
         *stages,
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),

@@ -21,9 +21,13 @@ SEPARATE = 12  # tensors that get lines of their own; more are put into that man
 OUTPUTS = 24  # likewise for outputs
 
 
+# Segments on which all tensors of a model move at once. A thousand small steps to the same side are a large one.
 _SHORT = {
-    dtype: (*(half for half in halves if half <= 2.0**-4), halves[-1] / 4) for dtype, halves in LADDER.items()
-}  # where all tensors move
+    torch.float64: (2.0**-4, 2.0**-8, 2.0**-12, 2.0**-17),
+    torch.float32: (2.0**-4, 2.0**-8, 2.0**-11, 2.0**-14),
+    torch.float16: (2.0**-1, 2.0**-2, 2.0**-5),
+    torch.bfloat16: (2.0**-1, 2.0**-2, 2.0**-5),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +204,12 @@ def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, g
     gradient = subject.pull(point, cotangent).gradients
     for name, towards in (("all tensors, along the gradient", gradient), *[("all tensors", None)] * (effort.relative - 1)):
         line, step = line_through(subject, point, everything, cotangent, generator, relative=True, towards=towards)
-        yield Observation(state, name, read(line, 0.0, _SHORT[line.dtype]), line, step)
+        halves = _SHORT[line.dtype]
+        reading = read(line, 0.0, halves)
+        while reading.verdict == "unresolved" and len(halves) > 2:  # something on the way that is not at the state
+            halves = halves[1:]
+            reading = read(line, 0.0, halves)
+        yield Observation(state, name, reading, line, step)
 
 
 class GradientOf:
