@@ -45,6 +45,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    if hasattr(config, "workerinput"):  # the controller has looked
+        return
+    seconds = config.getoption("coherence_seconds")
+    if seconds is not None and not seconds > 0:
+        raise pytest.UsageError(f"--coherence-seconds must be a number > 0, got {seconds:g}")
+    for option in ("coherence_json", "coherence_html"):
+        if path := config.getoption(option):
+            reason = _unwritable(Path(path), is_folder=option == "coherence_html" and not path.endswith(".html"))
+            if reason:
+                raise pytest.UsageError(f"--{option.replace('_', '-')}={path} cannot be written: {reason}")
+
+
+def _unwritable(path: Path, *, is_folder: bool) -> str:
+    """Why a file, or a folder of files, cannot be made there; empty if it can. Nothing is made."""
+    if path.exists() and path.is_dir() != is_folder:
+        return "it is a folder" if path.is_dir() else "it is a file, not a folder"
+    if not is_folder and path.exists() and not os.access(path, os.W_OK):
+        return "permission denied"
+    place = path if is_folder else path.parent
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        return f"{place} is not a folder"
+    return "" if os.access(place, os.W_OK | os.X_OK) else f"permission denied for {place}"
 
 
 def _recording(config: pytest.Config) -> bool:
@@ -125,16 +149,23 @@ def coherence(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """A worker of pytest-xdist is done: what it found is here."""
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """A worker of pytest-xdist is done: what it found is here. Or it is dead."""
     text = (getattr(node, "workeroutput", None) or {}).get(_OUTPUT)
     if text is not None:
         _session(node.config).receive(text)
+    elif error and _recording(node.config):
+        _session(node.config).errors.append(f"worker {node.gateway.id} died; what it recorded is lost")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
     config = session.config
-    if (_SESSION not in config.stash and not _recording(config)) or exitstatus not in _FINISHED or config.getoption("collectonly"):
+    if (_SESSION not in config.stash and not _recording(config)) or config.getoption("collectonly"):
+        return
+    if exitstatus not in _FINISHED:
+        if _recording(config) and exitstatus != pytest.ExitCode.USAGE_ERROR:
+            why = "was interrupted" if exitstatus == pytest.ExitCode.INTERRUPTED else f"ended early (exit code {int(exitstatus)})"
+            _session(config).unaudited = f"not audited: the session {why}"
         return
     found = _session(config)
     if _recording(config):
@@ -163,8 +194,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     found = config.stash[_SESSION]
     if not _recording(config) and all(audit.passed for audit in found.audits) and config.get_verbosity() <= 0:
         return
+    lines = found.lines()
+    if not lines:
+        return
     terminalreporter.section("coherence")
-    for line in found.lines():
+    for line in lines:
         terminalreporter.write_line(line)
     if not found.passed:
         terminalreporter.write_line(_verdict(found, config), red=True)

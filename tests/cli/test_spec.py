@@ -135,6 +135,9 @@ def test_what_is_fixed_is_not_differentiated_and_the_rest_is():
         ("[1, 2", 6, "expected a comma or ']', but the text ends"),
         ("", 1, "no inputs"),
         ("  'abc", 3, "quotation mark that is not closed"),
+        ("randint(10, 32)", 1, "randint of two numbers needs a shape too"),
+        ("randn(4, dtype=float32)", 10, "a dtype follows after a colon"),
+        ("2, torch.randn(4)", 4, "names stand alone here: write randn, not torch.randn"),
         ("uniform((3,), 1, 2)", 1, "uniform is written like uniform(0.1, 4, (16,))"),
         ("linspace(0, 1)", 1, "linspace is written like"),
         ("randn(-1)", 1, "a size must be a whole number >= 0, got -1"),
@@ -156,6 +159,28 @@ def test_mistakes_are_pointed_at(text, column, message):
     assert lines[0].endswith(f"(column {column})")
     assert lines[1] == f"    {text}"
     assert lines[2] == " " * (4 + column - 1) + "^"
+
+
+@pytest.mark.parametrize("opening", ["(", "[", "fixed(", "[("])
+def test_brackets_without_end(opening):
+    with pytest.raises(SpecError, match="too many brackets inside one another"):
+        parse_inputs(opening * 3000)
+    closing = {"(": ")", "[": "]"}
+    parse_inputs(opening * 15 + "1.5" + "".join(closing[mark] for mark in reversed(opening * 15) if mark in closing))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("randint(10, 32)", "randint(10, (32,)) is 32 whole numbers below 10"),
+        ("randn(4, dtype=float32)", "as in randn(4):float32"),
+        ("np.linspace(0, 1, 3)", "as in linspace(0, 1, 8)"),
+    ],
+)
+def test_hints(text, hint):
+    with pytest.raises(SpecError) as caught:
+        parse_inputs(text)
+    assert hint in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +318,9 @@ def test_domains(text, expected):
         ("x=1..2, 3..4", 9, "cannot follow one with a name"),
         ("3..4, x=1..2", 1, "give every interval a name, or none"),
         ("0..inf", 1, "expected low..high"),
+        ("0.1...4", 4, "three dots can be read in two ways"),
+        ("y=0..1, x= 1...4", 13, "three dots can be read in two ways"),
+        ("x=0..1, y=0..1, x=2..3", 17, "'x' is given twice"),
     ],
 )
 def test_mistakes_in_domains_are_pointed_at(text, column, message):

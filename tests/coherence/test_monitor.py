@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from torch.autograd import Function
 
 import pairgrad as pg
 from pairgrad.coherence import CoherenceWarning, IncoherentBackward
@@ -14,7 +15,7 @@ from tests.coherence.training import same, train
 
 def watched(steps=20, after=None, **options):
     """A monitor after a run."""
-    monitor = pg.CoherenceMonitor(**({"every": 10, "states": 3, "reaction": "ignore"} | options))
+    monitor = pg.CoherenceMonitor(**({"every": 10, "states": 3, "reaction": "ignore", "share": 1.0} | options))
     with monitor:
         train(steps, after=after or monitor.step)
     return monitor
@@ -29,7 +30,7 @@ class Writer:
 
 
 def test_the_run_keeps_its_bits():
-    monitor = pg.CoherenceMonitor(every=7, states=2, reaction="ignore")
+    monitor = pg.CoherenceMonitor(every=7, states=2, reaction="ignore", share=1.0)
     with monitor:
         recorded = train(25, after=monitor.step)
     assert monitor.report is not None
@@ -133,12 +134,126 @@ def test_steps_may_be_numbered_by_the_caller():
     assert {row["step"] for row in monitor.rows} == {102}
 
 
-def test_a_last_look_after_the_end():
+def test_a_last_look_at_the_end():
     monitor = watched(4, every=1000)
-    assert monitor.report is None
-    report = monitor.look()
-    assert {node.visits for node in report.nodes} == {4}
+    assert {node.visits for node in monitor.report.nodes} == {4}
     assert {row["step"] for row in monitor.rows} == {4}
+    again = watched(10, every=10)
+    assert {row["step"] for row in again.rows} == {10}  # nothing new since
+
+
+def test_an_error_of_the_run_goes_through_without_a_look():
+    monitor = pg.CoherenceMonitor(every=1000, states=1)
+    with pytest.raises(KeyError), monitor:
+        train(2, after=lambda: monitor.step() or {}["mine"])
+    assert monitor.report is None
+
+
+def test_looks_take_no_more_than_their_share(monkeypatch):
+    """A look that takes long is made up for by leaving out the next ones."""
+    now = [0.0]
+    monkeypatch.setattr("pairgrad.coherence.monitor.time.perf_counter", lambda: now[0])
+    monitor = pg.CoherenceMonitor(every=1, states=1, share=0.1, reaction="ignore")
+    looks = []
+
+    def look(step):
+        looks.append(now[0])
+        now[0] += 5.0
+        monitor._spent += 5.0
+
+    monkeypatch.setattr(monitor, "look", look)
+    for _ in range(200):
+        now[0] += 1.0
+        monitor.step()
+    assert len(looks) == pytest.approx(0.1 * now[0] / 5, abs=1.5)
+
+
+def test_a_look_that_fails_does_not_end_the_run(tmp_path):
+    path = tmp_path / "gone" / "coherence.csv"
+    monitor = pg.CoherenceMonitor(every=2, states=1, csv=path, reaction="ignore")
+    path.unlink()
+    path.parent.rmdir()
+    with monitor, pytest.warns(CoherenceWarning, match="at step 2 the monitor failed with FileNotFoundError"):
+        train(2, after=monitor.step)
+
+
+def test_half_a_row_is_ended(tmp_path):
+    path = tmp_path / "coherence.csv"
+    watched(10, csv=path)
+    path.write_bytes(path.read_bytes()[:-20])
+    watched(10, csv=path)
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert [len(row) == len(COLUMNS) for row in rows].count(False) == 1
+    assert rows[-1][0] == "10"
+
+
+def test_what_keeps_state_is_called_once_and_not_again():
+    class Counting(Function):
+        calls = 0
+
+        @staticmethod
+        def forward(ctx, x):
+            Counting.calls += 1
+            ctx.factor = 1 + 0.1 * Counting.calls
+            return ctx.factor * x
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            return ctx.factor * grad_output
+
+    weight = torch.ones(3, requires_grad=True)
+    monitor = pg.CoherenceMonitor(every=5, states=1, share=1.0, reaction="ignore")
+    with monitor:
+        for step in range(20):
+            before = Counting.calls
+            Counting.apply(weight).sum().backward()
+            assert Counting.calls == before + 1
+            monitor.step()
+            assert step < 5 or Counting.calls == before + 1  # no look calls it after the first
+
+
+def test_generators_and_modules_among_the_arguments_are_copied():
+    class Noisy(Function):
+        @staticmethod
+        def forward(ctx, x, generator, norm):
+            norm.running_mean += x.detach().mean()
+            return x + torch.randn(x.shape, generator=generator) + norm.running_mean
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            return grad_output, None, None
+
+    def run(monitor):
+        generator, norm = torch.Generator().manual_seed(0), torch.nn.BatchNorm1d(1)
+        weight = torch.ones(3, requires_grad=True)
+        for _ in range(12):
+            Noisy.apply(weight, generator, norm).square().sum().backward()
+            with torch.no_grad():
+                weight -= 0.01 * weight.grad
+            monitor.step()
+        return weight.detach().clone()
+
+    class Nothing:
+        def step(self):
+            pass
+
+    with pg.CoherenceMonitor(every=3, states=2, share=1.0, reaction="ignore") as monitor:
+        watched_weight = run(monitor)
+    assert len(monitor.rows) >= 3
+    assert torch.equal(watched_weight, run(Nothing()))
+
+
+def test_two_functions_of_one_name_have_scalars_of_their_own():
+    from dataclasses import replace
+
+    from pairgrad.coherence.monitor import scalars_of
+
+    report = watched(10).report
+    first, second = report.nodes[0], replace(report.nodes[1], name=report.nodes[0].name)
+    names = scalars_of(replace(report, nodes=(first, second)))
+    assert f"coherence/defect/{first.name} ({first.location})" in names
+    assert f"coherence/defect/{first.name} ({second.location})" in names
 
 
 def test_starting_and_stopping_twice_does_nothing():
@@ -154,7 +269,7 @@ def test_starting_and_stopping_twice_does_nothing():
 
 def test_memory_does_not_grow_with_the_run():
     sizes = []
-    monitor = pg.CoherenceMonitor(every=10**6, states=4, memory=2**16)
+    monitor = pg.CoherenceMonitor(every=10**6, states=4, memory=2**16, reaction="ignore")
 
     def after():
         monitor.step()

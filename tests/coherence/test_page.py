@@ -91,6 +91,19 @@ def scanned(count=64):
     return report(states=states, regions={"kappa": regions})
 
 
+def leap(at=None, kind="jump", where="kappa", width=1e-9, **changes):
+    text = f"the value leaps by 0.375 at {'the inputs' if at is None else f'{at:.10g} (± {width:.1g})'}"
+    numbers = {"size": 0.375} | ({} if at is None else {"at": at, "width": width})
+    return Finding(**{"kind": kind, "severity": "warning", "text": text, "where": where, "numbers": numbers} | changes)
+
+
+def leaping(*places, **changes):
+    """Coherent from -2 to 2, with leaps."""
+    states = tuple(state(i, "coherent", -1.75 + i / 2, state=f"kappa = {-1.75 + i / 2}", argument="kappa") for i in range(8))
+    given = {"verdict": Verdict.JUMP, "defect": 0.0, "findings": tuple(map(leap, places)), "states": states, "picture": None}
+    return report(**given | {"regions": {"kappa": (Region(-2.0, 2.0, "coherent", 0.0, 0.0, 1e-12),)}} | changes)
+
+
 def node(name="Square", failed=3, looked=8, visits=100, worst=None, **changes):
     low, high = interval(failed, looked, visits)
     states = tuple(
@@ -125,6 +138,7 @@ REPORTS = {
     "incoherent": report(),
     "coherent": report(verdict=Verdict.COHERENT, passed=True, defect=0.0, findings=(), picture=None),
     "scanned": scanned(),
+    "leaping": leaping(-1.0, -7e-9, 1.000000001, 1.999999999, None),
     "one number": report(
         picture=FieldPicture(("x", ""), (1.0, 2.0, 3.0), (0.0,), ((1.0, 4.0, 9.0),), (((2.1, 0.0),) * 3,), (((2.0, 0.0),) * 3,))
     ),
@@ -144,6 +158,15 @@ EMPTY = {
         curves=(curve(value=(1e308, -1e308) * 8 + (0.0,)), curve(value=(5e-324,) * 17, work=(0.0,) * 17), curve(t=(0.5,) * 17)),
         states=(state(relative=5e-324, limit=0.0), state(relative=1e308)),
         picture=picture(gap=1e-300),
+    ),
+    "nowhere finite": report(
+        verdict=Verdict.INCONCLUSIVE,
+        defect=0.0,
+        limit=math.inf,
+        findings=(),
+        states=tuple(state(i, "outside", relative=0.0, error=math.inf, limit=math.inf) for i in range(4)),
+        curves=(curve(value=(math.nan,) * 17),),
+        picture=picture(bad=list(itertools.product(range(9), repeat=2))),
     ),
     "one state": report(states=(state(),), curves=(curve(t=(0.0,), value=(0.0,), work=(0.0,)),)),
     "empty run": run(node(), nodes=(), loss=None, loss_note="", notes=()),
@@ -249,7 +272,7 @@ def test_the_head_says_what_where_and_how_large():
     ):
         assert " ".join(words.split()) in text, words
     assert "input 0" in content.where(report())[0]
-    assert content.where(scanned())[0] == "kappa from 1,000 to 100,000"
+    assert content.where(scanned())[0] == "kappa from about 1,000 to 100,000"
     assert content.size(REPORTS["coherent"])[0].startswith("none above 1\u00a0×\u00a010⁻¹²")
     assert content.size(EMPTY["nothing"]) == ("not measured", "no line could tell")
     assert content.looked(report()) == ("6 lines through states", "4 show a defect and 2 show none")
@@ -265,6 +288,27 @@ def test_findings_say_causes_and_remedies():
     many = Page(render(report(findings=(ALARM,) * (content.FINDINGS + 5))))
     assert "And 5 more" in many.text
     assert len(many.all("details", **{"class": "finding alarm"})) == content.FINDINGS
+
+
+def test_leaps_of_one_argument_are_told_together():
+    made = leaping(-1.0, -7e-9, 1.000000001, 1.999999999, None)
+    several = [card.text for card in content.cards(made)]
+    assert several == ["5 leaps, at −1, 0, 1 and 2, and at the inputs"]
+    assert content.where(made) == ("kappa: 5 leaps, at −1, 0, 1 and 2, and at the inputs", "")
+    page = Page(render(made))
+    assert len(page.all("details", **{"class": "finding warning"})) == 1
+    for finding in made.findings:
+        assert " ".join(content.sentence(svg.prettily(finding.text)).split()) in page.text
+    others = (leap(0.5, where="all inputs of the domain"), leap(-0.5, where="all inputs of the domain"), leap(0.0, "kink"), ALARM, ALARM)
+    mixed = dataclasses.replace(made, findings=(*made.findings, *others))
+    assert [(card.first.kind, len(card.findings)) for card in content.cards(mixed)] == [
+        ("jump", 5),
+        ("jump", 2),
+        ("kink", 1),
+        *[("defect", 1)] * 2,
+    ]
+    assert content.cards(mixed)[1].text.replace("\u00a0", " ") == "2 leaps, on sweeps, at t = −0.5 and 0.5"
+    assert content.where(mixed)[0] == "input 0", "an alarm comes first"
 
 
 def test_figures_are_there():
@@ -351,7 +395,9 @@ def test_numbers(value, words):
 
 def test_numbers_in_sentences():
     assert svg.prettily("off by 8e-09 (± 1e+10), at 0.5").replace("\u00a0", " ") == "off by 8 × 10⁻⁹ (± 1 × 10¹⁰), at 0.5"
-    for name in ("file1e-3.py", "v2.1e-4beta", "a1e-05"):
+    told = svg.prettily("x = -0.5 (± 2e-9), t = -3.7e-09, from -2 to -1")
+    assert told == "x\u00a0=\u00a0−0.5 (±\u00a02\u00a0×\u00a010⁻⁹), t\u00a0=\u00a0−3.7\u00a0×\u00a010⁻⁹, from −2 to −1"
+    for name in ("file1e-3.py", "v2.1e-4beta", "a1e-05", "file-3.py", "a/-3", "2-1", "-3x"):
         assert svg.prettily(name) == name
 
 
@@ -393,6 +439,71 @@ def test_marks_stand_where_they_belong():
     assert high - float(top) == pytest.approx(math.log10(1.5) * (grid[0] - grid[1]), abs=0.2)
 
 
+def drawn_leaps(figure, kind="jump"):
+    return [float(x) for x in re.findall(rf'class="event v-{kind}" d="M([\d.]+) ', figure.svg)]
+
+
+def test_leaps_are_drawn():
+    """A line through the figure and a mark on the strip at each, on sweeps too; none where the place is not known, or in a figure of another argument."""
+    figure = content.defects(leaping(-1.0, 0.0, 1.0, 2.000000001, None, 2.5))[0]
+    left, right = svg.LEFT, svg.WIDTH - svg.RIGHT
+    places = [left + (at + 2) / 4 * (right - left) for at in (-1, 0, 1, 2)]
+    assert drawn_leaps(figure) == pytest.approx(places, abs=0.06)
+    assert [float(x) for x in re.findall(r'class="place v-jump" d="M([\d.]+) 236V249"', figure.svg)] == pytest.approx(places, abs=0.06)
+    assert ("event v-jump", "the value leaps") in figure.key
+    kinks = leaping(findings=(leap(1.0, "kink"), leap(1.0, "kink", "input 0"), leap(1.0, "region")))
+    assert drawn_leaps(content.defects(kinks)[0], "kink") == pytest.approx(places[2:3], abs=0.06)
+    assert not drawn_leaps(content.defects(kinks)[0])
+    assert [key for key in content.defects(kinks)[0].key if "event" in key[0]] == [("event v-kink", figures.EVENTS["kink"])]
+    assert len(drawn_leaps(content.defects(leaping(0.0, regions={}))[0])) == 1
+    along = curve("kappa", state="kappa = 0.25")
+    beside = curve("kappa", state="a place near the inputs")
+    shown = content.curves(leaping(0.5, 1.5, curves=(along, beside, curve(state="input 0 = 1"))))
+    assert [len(drawn_leaps(each)) for each in shown] == [2, 0, 0]  # one line in each of two panels; t runs from -1 to 1
+    assert [("event v-jump", "the value leaps") in each.key for each in shown] == [True, False, False]
+
+
+def test_ends_of_regions_have_the_digits_that_are_known():
+    """The grid knows an end to about a quarter of its spacing, where both verdicts are clear; an end that was located, or given, is exact."""
+    ends = -4.0, -0.9921875, 0.0123456789, 4.0
+
+    def told(spacing, *verdicts, **changes):
+        count = round(8 / spacing)
+        states = tuple(state(i, "coherent", -4 + (i + 0.5) * spacing, argument="x") for i in range(count))
+        regions = tuple(Region(*pair, verdict, 0.1, 0.2, 1e-12) for pair, verdict in zip(itertools.pairwise(ends), verdicts, strict=True))
+        return report(**{"findings": (), "states": states, "regions": {"x": regions}} | changes)
+
+    rough = told(0.125, "incoherent", "coherent", "incoherent")
+    assert content.ends(rough, "x") == [("−4", "about −0.99"), ("about −0.99", "about 0.01"), ("about 0.01", "4")]
+    assert content.ends(told(0.125, "incoherent", "unresolved", "incoherent"), "x")[1] == ("about −1", "about 0")
+    assert content.ends(told(1 / 1024, "incoherent", "coherent", "incoherent"), "x")[1] == ("about −0.9922", "about 0.0123")
+    exact = told(0.125, "incoherent", "coherent", "incoherent", findings=(leap(ends[1], "region", "x"), leap(ends[2], where="y")))
+    assert content.ends(exact, "x")[1] == ("−0.992188", "about 0.01")
+    ends = 0.0, 0.5012345, 0.5023456, 4.0
+    narrow = content.ends(told(0.5, "coherent", "incoherent", "coherent"), "x")[1]
+    assert narrow == ("about 0.5012", "about 0.5023"), "a narrow region is not rounded away"
+    assert content.where(rough)[0] == "x from −4 to about −0.99 and about 0.01 to 4"
+    page = Page(render(rough))
+    assert "−0.992188" not in page.text
+    assert page.text.count("about −0.99") == 1 + 2 + 2  # in the head, in the table, in the strip
+    assert content.ends(told(16.0, "coherent", "incoherent", "coherent"), "x")[1], "without a grid too"
+    assert content.ends(rough, "another") == []
+
+
+def test_what_is_not_finite_is_called_so():
+    nowhere = EMPTY["nowhere finite"]
+    page = Page(render(nowhere))
+    assert not drawn(page)
+    assert page.text.count("Not drawn") == 3
+    assert "not finite (NaN or infinity) around these states" in page.text
+    assert "too rough" not in page.text
+    assert "0 show none" not in page.text
+    some = dataclasses.replace(nowhere, states=(*nowhere.states, state(verdict="unresolved", limit=0.5)))
+    page = Page(render(some))
+    assert "too rough" in page.text
+    assert len(drawn(page)) == 1
+
+
 def test_a_limit_that_is_not_known_stands_at_the_top():
     for limit in (math.nan, math.inf):
         figure = figures.defect_figure(
@@ -401,15 +512,55 @@ def test_a_limit_that_is_not_known_stands_at_the_top():
         assert next(float(y) for y in re.findall(r'class="limit v-unresolved" d="M[\d.]+ ([\d.]+)h', figure.svg)) == 28
 
 
+def test_bars_have_an_axis_and_an_end():
+    def length(bar):
+        rail, fill = (float(x) for x in re.findall(r'class="(?:rail|fill)" x="0" y="2" width="([\d.]+)"', bar))
+        return fill / rail
+
+    def ticks(bar):
+        return {words: float(x) / 200 for x, words in re.findall(r'<text x="([\d.]+)"[^>]*>([^<]*)<', bar)}
+
+    assert [length(svg.share_bar(share)) for share in (0.0, 0.4, 1.0, 3.5, math.inf, math.nan)] == pytest.approx([0, 0.4, 1, 1, 1, 0])
+    assert ["beyond" in svg.share_bar(share) for share in (0.4, 1.0, 1.001, 3.5)] == [False, False, True, True]
+    assert ticks(svg.share_bar(0.4)) == {"0": 0, "50\u00a0%": 0.5, "100\u00a0%": 1}
+    assert re.search(r'class="whisker" d="M20\.0 5H200\.0', svg.share_bar(0.4, 0.1, 1.7))
+    assert ticks(svg.defect_bar(1e-3)) == pytest.approx({"10⁻¹²": 0, "10⁻⁸": 1 / 3, "10⁻⁴": 2 / 3, "1": 1}, abs=1e-3)
+    for power, share in ((-20, 0), (-12, 0), (-8, 1 / 3), (-4, 2 / 3), (-1, 11 / 12), (0, 1), (3, 1)):
+        assert length(svg.defect_bar(10.0**power)) == pytest.approx(share, abs=1e-3)
+    assert length(svg.defect_bar(0.0)) == 0
+
+
+def test_shares_that_overlap_are_explained():
+    page = Page(render(run(node("First", contribution=12.5), node("Second", contribution=0.9), node("Third", contribution=None))))
+    assert "can exceed 100 % where parts cancel" in page.text
+    assert "1,250 %" in page.text
+    assert "through it: not in that step, or not known" in page.text
+    assert len(page.all("path", **{"class": "beyond"})) == 1
+
+
 def test_tables_begin_with_the_gravest():
     states = (state(relative=1e-5), state(verdict="coherent", limit=1e-9), state(relative=1e-2), state(verdict="coherent", limit=1e-3))
     assert content.gravest(states) == [states[2], states[0], states[3], states[1]]
+
+
+def test_there_is_one_minus():
+    at = [-0.5, 0.25, 0.75]
+    states = tuple(state(i, at=x, state=f"kappa = {x}", argument="kappa") for i, x in enumerate(at))
+    alarm = dataclasses.replace(ALARM, text="the supplied gradient is off by 0.001 at kappa = -0.5")
+    curves = (curve("kappa", state="kappa = -0.5"), curve(state="kappa = -0.5"), curve(state="sweep 0 of the domain, t = -0.5"))
+    page = Page(
+        render(report(findings=(alarm,), states=states, curves=curves, regions={"kappa": (Region(-1.0, 1.0, "incoherent", 1, 1, 0),)}))
+    )
+    shown = "".join(page.words).split("How to make it again")[0]
+    assert not re.search(r"(?<!\w)-\d| = ", shown)
+    assert shown.count("kappa\u00a0=\u00a0−0.5") == 1 + 1 + 1 + 1 + 1  # head, finding, curve, mark, table
 
 
 def test_a_curve_tells_whether_it_leaves_its_band():
     assert "leaves it" in figures.curve_figure(curve(), False).caption
     assert "too thin" in figures.curve_figure(curve(), False).caption
     assert "stays in it" in figures.curve_figure(curve(off=0.0), False).caption
+    assert "random combination" in figures.curve_figure(curve(), False).caption
     wide = figures.curve_figure(curve(off=1e-3, allowance=1e-3), False)
     band = re.search(r'class="band" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', wide.svg)
     dots = [float(y) for y in re.findall(r'class="difference dot" cx="[\d.]+" cy="([\d.]+)"', wide.svg)]
@@ -495,9 +646,41 @@ def test_a_real_audit_has_its_page(tmp_path):
 
     made = pg.audit(Cube.apply, domain=(1, 3), effort="quick")
     page = Page(made.to_html(tmp_path / "cube.html").read_text(encoding="utf-8"))
-    assert "input 0 from 2 to 3" in page.text
+    assert "input 0 from about 2 to 3" in page.text
     assert len(drawn(page)) >= 3
     assert json.loads(page.raw["script"][0]) == made.to_dict()
+
+
+def test_a_real_jump_has_its_page():
+    """Every leap is 1; that of two outputs at once is one of their combination."""
+    pair = pg.audit(
+        lambda x: x.floor() + x, torch.tensor([0.3, 0.6], dtype=torch.float64), domain=(-2, 2), effort="quick", second_order=False
+    )
+    one = pg.audit(lambda x: x.floor() + x, torch.tensor(0.3, dtype=torch.float64), domain=(-2, 2), effort="quick", second_order=False)
+    for made, words in ((pair, "a random combination of the outputs leaps by 0."), (one, "the value leaps by 1 at")):
+        found = [finding for finding in made.findings if finding.kind == "jump" and finding.where == "input 0" and "at" in finding.numbers]
+        assert {round(finding.numbers["at"]) for finding in found} >= {-1, 0, 1}
+        assert all(finding.text.startswith(words) for finding in found), found
+        assert len(drawn_leaps(content.defects(made)[0])) == len(found)
+        assert any(", at −1, 0, 1" in card.text or ", at −2, −1, 0, 1" in card.text for card in content.cards(made))
+        assert len(content.cards(made)) <= 2
+
+
+def test_a_kink_has_its_page():
+    made = pg.audit(torch.abs, torch.tensor([0.0, 1.0], dtype=torch.float64), domain=(-1, 1), effort="quick", second_order=False)
+    middle = (svg.LEFT + svg.WIDTH - svg.RIGHT) / 2
+    assert drawn_leaps(content.defects(made)[0], "kink") == pytest.approx([middle], abs=0.06)
+    places = [finding.numbers.get("at") for finding in made.findings if finding.kind == "kink" and finding.where == "input 0"]
+    assert None in places, "through the inputs: no place of the domain"
+
+
+@pytest.mark.parametrize("x", [[math.nan, 1.0], [math.inf, 1.0], [-1.0, -2.0]])
+def test_an_audit_of_what_is_not_finite_says_so(x):
+    made = pg.audit(torch.log, torch.tensor(x, dtype=torch.float64), effort="quick")
+    told = next(finding for finding in made.findings if finding.kind == "unresolved")
+    assert "not finite here (NaN or infinity)" in told.text
+    assert "inf of the gradient" not in str(made)
+    assert "not finite (NaN or infinity)" in content.meaning(made)
 
 
 # In a browser ---------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def stand_in(monkeypatch):
 
 def test_lightning(stand_in):
     adapter = stand_in("lightning.pytorch", "Callback", "pairgrad.integrations.lightning")
-    callback, logger = adapter.CoherenceCallback(every=2, states=1, reaction="ignore"), Logger()
+    callback, logger = adapter.CoherenceCallback(every=2, states=1, share=1.0, reaction="ignore"), Logger()
     trainer = types.SimpleNamespace(global_step=0, loggers=[logger])
     forward = vars(Capped)["forward"]
 
@@ -50,7 +50,7 @@ def test_lightning(stand_in):
     train(5, after=after)
     callback.on_train_end(trainer, None)
     assert vars(Capped)["forward"] is forward
-    assert [step for step, _ in logger.logged] == [20, 40]
+    assert [step for step, _ in logger.logged] == [20, 40, 50]  # and once more in the end
     assert logger.logged[0][1]["coherence/defect/Capped"] > 0
     callback.on_train_start(trainer, None)
     callback.on_exception(trainer, None, KeyError())
@@ -60,7 +60,7 @@ def test_lightning(stand_in):
 def test_transformers(stand_in):
     adapter = stand_in("transformers.trainer_callback", "TrainerCallback", "pairgrad.integrations.transformers")
     logged = []
-    callback = adapter.CoherenceCallback(every=2, states=1, reaction="ignore", log=lambda scalars, step: logged.append(step))
+    callback = adapter.CoherenceCallback(every=2, states=1, share=1.0, reaction="ignore", log=lambda scalars, step: logged.append(step))
     state = types.SimpleNamespace(global_step=0, log_history=[{"loss": 1.0}])
     forward = vars(Capped)["forward"]
 
@@ -72,7 +72,7 @@ def test_transformers(stand_in):
     train(5, after=after)
     callback.on_train_end(None, state, None)
     assert vars(Capped)["forward"] is forward
-    assert [entry["step"] for entry in state.log_history[1:]] == [2, 4] == logged
+    assert [entry["step"] for entry in state.log_history[1:]] == [2, 4, 5] == logged
     assert state.log_history[1]["coherence/failing"] >= 1
 
 

@@ -45,7 +45,7 @@ def fit(tmp_path, *callbacks):
 
 def test_a_fit_is_watched_and_keeps_its_bits(tmp_path):
     plain, _ = fit(tmp_path / "plain")
-    callback = CoherenceCallback(every=8, states=2, reaction="ignore")
+    callback = CoherenceCallback(every=8, states=2, share=1.0, reaction="ignore")
     watched, trainer = fit(tmp_path / "watched", callback)
     assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
     assert {row["step"] for row in callback.monitor.rows} == {8, 16}

@@ -44,9 +44,9 @@ def fit(tmp_path, *callbacks):
 def test_a_training_is_watched_and_keeps_its_bits(tmp_path):
     forward = vars(Capped)["forward"]
     plain, _ = fit(tmp_path / "plain")
-    callback = CoherenceCallback(every=5, states=2, reaction="ignore")
+    callback = CoherenceCallback(every=5, states=2, share=1.0, reaction="ignore")
     watched, trainer = fit(tmp_path / "watched", callback)
     assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
-    assert {row["step"] for row in callback.monitor.rows} == {5, 10}
-    assert [entry["step"] for entry in trainer.state.log_history if "coherence/failing" in entry] == [5, 10]
+    assert {row["step"] for row in callback.monitor.rows} == {5, 10, 12}
+    assert [entry["step"] for entry in trainer.state.log_history if "coherence/failing" in entry] == [5, 10, 12]
     assert vars(Capped)["forward"] is forward

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import signal
 import textwrap
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -22,7 +23,8 @@ from rich.text import Text
 from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.output import prepare
 from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
-from pairgrad.cli.target import Unusable, split
+from pairgrad.cli.streams import Streams
+from pairgrad.cli.target import Unusable, saying, split
 from pairgrad.coherence.annotations import annotations, code_quality, failure_annotation
 from pairgrad.coherence.intent import INTENTS
 from pairgrad.coherence.report import Report
@@ -68,44 +70,178 @@ class Options:
 
 def run(targets: Sequence[str], options: Options) -> int:
     """Audit every target; the exit code of the worst. A second Ctrl-C ends it at once."""
+    audits = _Audits(targets, options)
     try:
-        return _run(targets, options)
+        audits.all()
     except KeyboardInterrupt:
-        return UNTOLD
+        audits.give_up("interrupted")
+    except Exception as error:
+        audits.say(f"cannot go on: {saying(error)}")
+        if options.traceback:
+            audits.streams.line(traceback.format_exc(), err=True)
+        audits.give_up(f"cannot go on: {saying(error)}")
+    return audits.code
 
 
-def _run(targets: Sequence[str], options: Options) -> int:
-    said = Console(stderr=True, highlight=False)
-    try:
-        _check(targets, options)
-    except (Unusable, SpecError, ValueError, TypeError) as error:
-        _complain(said, str(error))
-        if _on_github(options):
-            typer.echo(failure_annotation("pairgrad audit", str(error)), err=options.format == "json")
-        return UNTOLD
-    codes: list[int] = []
-    entries: list[dict[str, Any]] = []
-    data: list[dict[str, Any]] = []
-    for place, target in enumerate(targets):
-        with _shown(said, target if len(targets) > 1 else "", options.quiet) as show, _terminated_like_interrupted():
+class _Audits:
+    """The targets of one call, one after the other: files first, then words, because a reader may be gone."""
+
+    def __init__(self, targets: Sequence[str], options: Options) -> None:
+        self._targets, self._options = targets, options
+        self.streams = Streams("pairgrad audit")
+        self._several, self._stems = len(targets) > 1, _stems(targets)
+        self._codes: list[int] = []
+        self._entries: list[dict[str, Any]] = []
+        self._data: list[dict[str, Any]] = []
+        self._unwritten = False  # whether a file that was asked for is missing
+
+    @property
+    def code(self) -> int:
+        if INCOHERENT in self._codes:
+            return INCOHERENT
+        return UNTOLD if self._unwritten or self.streams.lost else max(self._codes, default=UNTOLD)
+
+    def say(self, text: str) -> None:
+        _complain(self.streams, text)
+
+    def all(self) -> None:
+        options = self._options
+        try:
+            _check_files(options, several=self._several)
+        except ValueError as error:
+            self._refuse(str(error), files=False)
+            return
+        try:
+            _check(self._targets, options)
+        except (Unusable, SpecError, ValueError, TypeError) as error:
+            self._refuse(str(error))
+            return
+        while len(self._codes) < len(self._targets):
+            if self._next() == "interrupted":
+                left = self._targets[len(self._codes) :]
+                self._skip("not audited: interrupted before")
+                if left:
+                    self.say(f"not audited: {', '.join(left)}")
+        self._finish()
+
+    def give_up(self, why: str) -> None:
+        """What is left is not audited. No file says otherwise, and nothing is said here."""
+        try:
+            self._skip(why)
+            self._write_quality()
+        except Exception:
+            self._codes.append(UNTOLD)
+
+    def _refuse(self, why: str, *, files: bool = True) -> None:
+        """A mistake on the command line."""
+        self._skip(why, files=files)
+        self.say(why)
+        if _on_github(self._options):
+            self.streams.line(failure_annotation("pairgrad audit", why), err=self._options.format == "json")
+        self._finish(files=files)
+
+    def _skip(self, why: str, *, files: bool = True) -> None:
+        for target in self._targets[len(self._codes) :]:
+            if files:
+                self._save(None, {"target": target, "error": why})
+            self._data.append({"target": target, "error": why})
+            self._entries.append(_failure_entry(target, why))
+            self._codes.append(UNTOLD)
+
+    def _next(self) -> str:
+        """Audit one; how that ended."""
+        target, options = self._targets[len(self._codes)], self._options
+        with _shown(self.streams, target if self._several else "", options.quiet) as show, _terminated_like_interrupted():
             outcome = watch(options.request(target), options.timeout, show)
         report = None if outcome.report is None else Report.from_dict(outcome.report)
-        codes.append(_code(outcome, report))
-        trouble = _tell(said, target, outcome, report, options)
-        data.append({"target": target, **({"error": trouble} if trouble else {}), **(report.to_dict() if report is not None else {})})
-        if report is not None:
-            _save(said, report, target, options, several=len(targets) > 1)
-            entries += code_quality(report, outcome.location, key=target)
-        if outcome.how == "interrupted":
-            left = targets[place + 1 :]
-            if left:
-                _complain(said, f"not audited: {', '.join(left)}")
-            break
-    if options.format == "json":
-        typer.echo(json.dumps(data[0] if len(targets) == 1 else data, indent=2, allow_nan=False))
-    if options.code_quality is not None:
-        _write(said, options.code_quality, lambda file: write_atomically(file, json.dumps(entries, indent=2) + "\n"))
-    return INCOHERENT if INCOHERENT in codes else max(codes)
+        trouble = _trouble(target, outcome, options)
+        undecided = bool(trouble) and report is not None and report.verdict is Verdict.INCONCLUSIVE
+        data = {"target": target, **({"error": trouble} if trouble else {}), **(report.to_dict() if report is not None else {})}
+        written = self._save(report, data)
+        self._data.append(data)
+        if report is not None and not undecided:
+            self._entries += code_quality(report, outcome.location, key=target)
+        if trouble:
+            self._entries.append(_failure_entry(target, trouble, outcome.location))
+        self._codes.append(_code(outcome, report))
+        _tell(self.streams, target, trouble, outcome, report, options)
+        if _on_github(options):
+            lines = [] if report is None or undecided else annotations(report, outcome.location)
+            if trouble:
+                lines.append(failure_annotation(f"{target} could not be audited to the end", trouble, outcome.location))
+            for line in lines:
+                self.streams.line(line, err=options.format == "json")
+        if written and not options.quiet:
+            self.streams.show(Text(f"Written: {', '.join(written)}"), err=True)
+        return outcome.how
+
+    def _finish(self, *, files: bool = True) -> None:
+        if files:
+            self._write_quality()
+        if self._options.format == "json":
+            self.streams.line(json.dumps(self._data if self._several else self._data[0], indent=2, allow_nan=False))
+
+    def _save(self, report: Report | None, data: dict[str, Any]) -> list[str]:
+        """The files that were asked for. Without a report they say why there is none, and the page of an earlier one is gone."""
+        stem = self._stems[len(self._codes)]
+
+        def page(file: Path) -> None:
+            file.unlink(missing_ok=True) if report is None else report.to_html(file)
+
+        def content(file: Path) -> None:
+            _write_json(file, data) if report is None or "error" in data else report.to_json(file)
+
+        written = []
+        for path, extension, write in ((self._options.html, ".html", page), (self._options.json, ".json", content)):
+            if path is not None:
+                file = path / f"{stem}{extension}" if self._several else path
+                if self._write(file, write) and (report is not None or extension == ".json"):
+                    written.append(str(file))
+        return written
+
+    def _write_quality(self) -> None:
+        if self._options.code_quality is not None:
+            self._write(self._options.code_quality, lambda file: _write_json(file, self._entries))
+
+    def _write(self, file: Path, write: Callable[[Path], None]) -> bool:
+        try:
+            write(file)
+        except (OSError, UnicodeError, ImportError) as error:
+            self._unwritten = True
+            self.say(f"cannot write {file}: {getattr(error, 'strerror', None) or error}")
+            return False
+        return True
+
+
+def _stems(targets: Sequence[str]) -> list[str]:
+    """A file name for each, no two of them equal."""
+    stems: list[str] = []
+    for target in targets:
+        plain = stem = re.sub(r"[^\w.-]+", "_", target).strip("_.")
+        number = 1
+        while stem.lower() in [other.lower() for other in stems]:
+            number += 1
+            stem = f"{plain}-{number}"
+        stems.append(stem)
+    return stems
+
+
+def _write_json(file: Path, content: Any) -> None:
+    write_atomically(file, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def _failure_entry(target: str, message: str, location: str | None = None) -> dict[str, Any]:
+    """In GitLab's code-quality format, that a target could not be audited to the end."""
+    name, _, line = (location or "").rpartition(":")
+    path, root = Path(name), Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
+    path = path.relative_to(root) if path.is_relative_to(root) else path
+    return {
+        "description": f"{target} could not be audited to the end: {' '.join(message.split())}",
+        "check_name": "pairgrad/failure",
+        "fingerprint": hashlib.sha256(f"failure\0{target}".encode(errors="replace")).hexdigest()[:32],
+        "severity": "critical",
+        "location": {"path": path.as_posix() if name else "unknown", "lines": {"begin": int(line) if name else 1}},
+    }
 
 
 # Before -------------------------------------------------------------------------------------------------------------------
@@ -138,8 +274,11 @@ def _check(targets: Sequence[str], options: Options) -> None:
         raise ValueError(f"--tolerance must be a number from 0 to 1, relative to the size of the gradient, got {options.tolerance:g}")
     if not 0 <= options.timeout < float("inf"):
         raise ValueError(f"--timeout must be a number of seconds, or 0 for none, got {options.timeout:g}")
-    _check_file("--html", options.html, several=len(targets) > 1)
-    _check_file("--json", options.json, several=len(targets) > 1)
+
+
+def _check_files(options: Options, *, several: bool) -> None:
+    _check_file("--html", options.html, several=several)
+    _check_file("--json", options.json, several=several)
     _check_file("--code-quality", options.code_quality, several=False)
 
 
@@ -167,20 +306,21 @@ def _check_file(option: str, path: Path | None, *, several: bool) -> None:
 
 
 @contextlib.contextmanager
-def _shown(console: Console, target: str, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """How stages are shown: a bar on a terminal, a line each elsewhere."""
     if quiet:
         yield lambda stage: None
         return
     name = f"{target}: " if target else ""
-    if not console.is_terminal:
+    if not streams.err.is_terminal:
         last = ""
 
         def line(stage: dict[str, Any]) -> None:
             nonlocal last
             if stage["stage"] != last and stage["steps"]:
                 last = stage["stage"]
-                typer.echo(f"{name}[{stage['step']}/{stage['steps']}] {last} ({stage['calls']} calls, {stage['seconds']:.1f} s)", err=True)
+                calls, seconds = stage["calls"], stage["seconds"]
+                streams.line(f"{name}[{stage['step']}/{stage['steps']}] {last} ({calls} calls, {seconds:.1f} s)", err=True)
 
         yield line
         return
@@ -191,7 +331,7 @@ def _shown(console: Console, target: str, quiet: bool) -> Iterator[Callable[[dic
         TextColumn("{task.fields[calls]} calls"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=streams.err, transient=True) as bar:
         task = bar.add_task(f"{name}starting", total=None, calls=0)
 
         def move(stage: dict[str, Any]) -> None:
@@ -231,26 +371,17 @@ def _code(outcome: Outcome, report: Report | None) -> int:
     return INCOHERENT
 
 
-def _tell(said: Console, target: str, outcome: Outcome, report: Report | None, options: Options) -> str:
-    """Why the audit has no end, if it has none; the report; what else there is. Returns the first."""
-    trouble = _trouble(target, outcome, options)
+def _tell(streams: Streams, target: str, trouble: str, outcome: Outcome, report: Report | None, options: Options) -> None:
+    """Why the audit has no end, if it has none; the report; what else there is."""
     if trouble:
         found = "nothing was found until then" if report is not None and _is_empty(report) else "this was found until then:"
-        _complain(said, trouble + (f"; {found}" if report is not None and options.format == "text" else ""))
+        _complain(streams, trouble + (f"; {found}" if report is not None and options.format == "text" else ""))
         if options.traceback and outcome.failure is not None and outcome.failure["way"]:
-            typer.echo(outcome.failure["way"], err=True)
+            streams.line(outcome.failure["way"], err=True)
     if report is not None and options.format == "text" and not (trouble and _is_empty(report)):
-        _print(report, options)
+        _print(streams, report, options)
     for note in outcome.notes:
-        _complain(said, note)
-    if _on_github(options):
-        undecided = trouble and report is not None and report.verdict is Verdict.INCONCLUSIVE
-        lines = [] if report is None or undecided else annotations(report, outcome.location)
-        if trouble:
-            lines.append(failure_annotation(f"{target} could not be audited to the end", trouble, outcome.location))
-        for line in lines:
-            typer.echo(line, err=options.format == "json")
-    return trouble
+        _complain(streams, note)
 
 
 def _trouble(target: str, outcome: Outcome, options: Options) -> str:
@@ -293,34 +424,13 @@ def _on_github(options: Options) -> bool:
     return options.format == "github" or os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-def _save(said: Console, report: Report, target: str, options: Options, *, several: bool) -> None:
-    """The files that were asked for."""
-    stem = re.sub(r"[^\w.-]+", "_", target).strip("_.")
-    written = []
-    for path, extension, write in ((options.html, ".html", report.to_html), (options.json, ".json", report.to_json)):
-        if path is not None:
-            file = path / f"{stem}{extension}" if several else path
-            written += [str(file)] if _write(said, file, write) else []
-    if written and not options.quiet:
-        said.print(Text(f"Written: {', '.join(written)}"), soft_wrap=True)
-
-
-def _write(said: Console, file: Path, write: Callable[[Path], Any]) -> bool:
-    try:
-        write(file)
-    except OSError as error:
-        _complain(said, f"cannot write {file}: {error.strerror or error}")
-        return False
-    return True
-
-
 # Words --------------------------------------------------------------------------------------------------------------------
 
 
-def _print(report: Report, options: Options) -> None:
-    console = Console(highlight=False)
+def _print(streams: Streams, report: Report, options: Options) -> None:
+    console = streams.out
     if options.quiet:
-        console.print(Text(f"{report.name}: {report.headline}"), soft_wrap=True)
+        streams.show(Text(f"{report.name}: {report.headline}"))
         return
     lines = str(report).splitlines()
     styles = {"[alarm]": "red", "[warning]": "yellow", "[note]": ""}
@@ -328,10 +438,9 @@ def _print(report: Report, options: Options) -> None:
         style = next((style for mark, style in styles.items() if line.startswith(f"  - {mark}")), "")
         if number == 0:
             style = "bold green" if report.passed else "bold yellow" if report.verdict is Verdict.INCONCLUSIVE else "bold red"
-        console.print(Text(_folded(line, console), style=style), soft_wrap=True)
+        streams.show(Text(_folded(line, console), style=style))
     if options.explain:
-        console.print()
-        console.print(Text(_refilled(report.explain(), console)), soft_wrap=True)
+        streams.show(Text("\n" + _refilled(report.explain(), console)))
 
 
 def _folded(line: str, console: Console) -> str:
@@ -348,11 +457,12 @@ def _refilled(text: str, console: Console) -> str:
     return "\n\n".join(textwrap.fill(" ".join(part.split()), console.width) for part in text.split("\n\n"))
 
 
-def _complain(said: Console, text: str) -> None:
+def _complain(streams: Streams, text: str) -> None:
     """A sentence on standard error; lines that are laid out stay so."""
     first, *rest = f"pairgrad audit: {text}".split("\n")
-    width = said.width if said.is_terminal else 10_000
-    said.print(Text("\n".join([textwrap.fill(first, width, break_long_words=False, break_on_hyphens=False), *rest])), soft_wrap=True)
+    width = streams.err.width if streams.err.is_terminal else 10_000
+    words = textwrap.fill(first, width, break_long_words=False, break_on_hyphens=False)
+    streams.show(Text("\n".join([words, *rest])), err=True)
 
 
 def _counted(count: int, one: str) -> str:

@@ -59,6 +59,8 @@ class Outcome:
             self.stage = {**self.stage, "calls": event.get("calls", self.stage["calls"])}
         elif kind == "failed":
             self.failure = event
+            if event["kind"] == "unusable":  # what was asked makes no sense, so there is nothing that was found
+                self.report = None
         elif kind == "ready":
             self.location = event["location"]
         elif kind == "note":
@@ -130,11 +132,10 @@ class Child:
             self._process.wait(seconds)
 
     def close(self) -> None:
-        """End it, and what it has started, if it is still there."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                self._process.kill() if sys.platform == "win32" else os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        """End it, and what it has started, whichever of them is still there."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            self._process.kill() if sys.platform == "win32" else os.killpg(self._process.pid, signal.SIGKILL)
+        self.wait(_GRACE)
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

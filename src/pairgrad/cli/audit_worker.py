@@ -26,6 +26,7 @@ from pairgrad.cli.target import (
     arranged,
     as_callable,
     example,
+    file_of,
     find,
     function_of,
     imported,
@@ -86,8 +87,17 @@ def run(request: dict[str, Any], send: Send, teller: Teller | None = None) -> No
     except (Unusable, SpecError) as error:
         send({"event": "failed", "kind": "unusable", "message": str(error), "way": getattr(error, "way", "")})
     except Exception as error:
+        failure = _explained(error, path)
+        if failure["kind"] == "raised":
+            teller.partial()
+        send({"event": "failed", **failure})
+    except KeyboardInterrupt as error:
+        if teller.interrupted:
+            raise
         teller.partial()
-        send({"event": "failed", **_explained(error, path)})
+        at = place_of(error)
+        message = f"{path} raised KeyboardInterrupt{f' ({at})' if at else ''}"
+        send({"event": "failed", "kind": "raised", "message": message, "way": way_of(error)})
     except SystemExit as error:
         teller.partial()
         message = f"{path} ends the program (sys.exit, code {error.code})"
@@ -107,9 +117,14 @@ def _explained(error: Exception, path: str) -> dict[str, Any]:
 
 
 class Teller:
-    """Sends stages, and partial reports now and then."""
+    """Sends stages, and partial reports now and then.
+
+    Attributes:
+        interrupted: whether a KeyboardInterrupt comes from the parent; the function may raise one itself.
+    """
 
     def __init__(self, send: Send) -> None:
+        self.interrupted = False
         self._send, self._last = send, None
         self._stage = ""
         self._sent, self._pause = time.perf_counter(), _PAUSE
@@ -212,6 +227,8 @@ def _middle(domain: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str,
 
 def _without_inputs(fn: Any, path: str, target: str) -> str:
     expected = signature(fn)
+    if expected is not None and not expected.parameters:
+        return f"{path}() takes no arguments, so there is nothing to differentiate: let it take the tensors that it computes with"
     call = f"{path}{shown(expected)}" if expected is not None else path
     return (
         f'{call} needs inputs, for example:\n    pairgrad audit {target} --inputs "{example(fn)}"\n'
@@ -264,6 +281,7 @@ class _Channel:
         if at:
             self.send({"event": "place", "place": at})
         self.teller.partial()
+        self.teller.interrupted = True
         raise KeyboardInterrupt
 
 
@@ -293,6 +311,7 @@ def main() -> None:
     if not line:  # the parent is gone already
         return
     request = json.loads(line)
+    sys.argv = [file_of(request["target"].rpartition(":")[0])]  # a script that reads its arguments finds none
     parent = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class SpecError(ValueError):
 def _laid_out(hint: str) -> str:
     return textwrap.fill(hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
+
+_DEEPEST = 64  # values inside values, about twice the brackets
 
 # Inputs -----------------------------------------------------------------------------------------------------------------
 
@@ -92,7 +95,7 @@ def parse_inputs(text: str) -> Inputs:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
+        self.text, self.place, self.depth = text, 0, 0
         self.tokens: list[_Token] = []
         column = 0
         while column < len(text):
@@ -106,6 +109,14 @@ class _Parser:
 
     def _unreadable(self, column: int) -> SpecError:
         rest = self.text[column:]
+        before = re.search(r"\b(?:torch|numpy|np)$", self.text[:column])
+        attribute = re.match(r"\.(\w+)", rest)
+        if before and attribute:
+            name = attribute.group(1)
+            example = MAKERS[name].example if name in MAKERS else "randn(4)"
+            return SpecError(
+                f"names stand alone here: write {name}, not {before.group()}.{name}", self.text, before.start(), f"as in {example}"
+            )
         if rest[0] in "\"'":
             return SpecError("a quotation mark that is not closed", self.text, column)
         word = re.match(r"[^\s,()\[\]=:]+", rest)
@@ -130,6 +141,15 @@ class _Parser:
 
     def error(self, message: str, token: _Token | None = None, hint: str = "") -> SpecError:
         return SpecError(message, self.text, (token or self.next).column, hint)
+
+    @contextlib.contextmanager
+    def deeper(self, token: _Token) -> Iterator[None]:
+        """One value inside another."""
+        if self.depth == _DEEPEST:
+            raise self.error("too many brackets inside one another", token)
+        self.depth += 1
+        yield
+        self.depth -= 1
 
     # Grammar
 
@@ -156,7 +176,8 @@ class _Parser:
 
     def value(self) -> Recipe:
         token = self.next
-        recipe = self.atom()
+        with self.deeper(token):
+            recipe = self.atom()
         if not self.accept(":"):
             return recipe
         name = self.take()
@@ -205,7 +226,8 @@ class _Parser:
         closing = "]" if opening.text == "[" else ")"
         items: list[Recipe] = []
         while not self.accept(closing):
-            items.append(self.listed(self.take(), inner=True) if closing == "]" and self.next.text == "[" else self.value())
+            with self.deeper(self.next):
+                items.append(self.listed(self.take(), inner=True) if closing == "]" and self.next.text == "[" else self.value())
             if not self.accept(",") and self.next.text != closing:
                 what = f"got {self.next.text!r}" if self.next.text else "but the text ends"
                 raise self.error(f"expected a comma or {closing!r}, {what}")
@@ -268,6 +290,8 @@ class _Parser:
                 if not self.accept(",") and self.next.text != closing:
                     raise self.error(f"expected a comma or {closing!r} in a shape")
             return tuple(sizes)
+        if token.text == "dtype":
+            raise self.error("a dtype follows after a colon", token, "as in randn(4):float32")
         raise self.error(f"expected a number or a shape, got {token.text or 'the end'!r}", token)
 
     def arguments(self, name: _Token, maker: Maker, given: list[float | tuple[int, ...]]) -> list[Any]:
@@ -284,6 +308,12 @@ class _Parser:
             shape = given[-1]
         elif maker.numbers == (0,):
             shape, numbers = tuple(self.size(value, name) for value in numbers), []
+        elif name.text == "randint" and len(numbers) == 2:
+            a, b = numbers
+            hint = (
+                f"randint({a:g}, ({b:g},)) is {b:g} whole numbers below {a:g}; randint({a:g}, {b:g}, (8,)) is 8 from {a:g} on, below {b:g}"
+            )
+            raise self.error("randint of two numbers needs a shape too", name, hint)
         else:  # a single number where the shape is left out
             shape = ()
         if len(numbers) not in maker.numbers:
@@ -344,6 +374,8 @@ def parse_domain(text: str) -> Any:
         body = part[named.end() :] if named else part
         start = column + (named.end() if named else 0)
         start += len(body) - len(body.lstrip())
+        if named and named["name"] in by_name:
+            raise SpecError(f"{named['name']!r} is given twice", text, column + named.start("name"), _DOMAIN)
         if named:
             by_name[named["name"]] = _interval(body, text, start)
         elif by_name:
@@ -357,6 +389,12 @@ def parse_domain(text: str) -> Any:
 
 
 def _interval(body: str, text: str, column: int) -> Box | LogRange:
+    if "..." in body:
+        raise SpecError(
+            "three dots can be read in two ways: write two, as in 0.1..4 or 0..0.4",
+            text,
+            column + body.index("...") - (len(body) - len(body.lstrip())),
+        )
     found = _INTERVAL.match(body)
     if found is None:
         raise SpecError(f"expected low..high, got {body.strip()!r}" if body.strip() else "expected low..high", text, column, _DOMAIN)

@@ -158,7 +158,7 @@ def load(path: str, dtype: torch.dtype = torch.float64) -> Any:
     if kind == ".json":
         try:
             content = json.loads(Path(path).read_text())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no JSON file: {error}") from None
         if isinstance(content, list) and not _even_rows(content):  # not one tensor: arguments one by one
             return tuple(as_tensor(item, dtype) for item in content)

@@ -123,6 +123,12 @@ def _from_file(place: str) -> ModuleType:
     return module
 
 
+def file_of(place: str) -> str:
+    """The file that a module is in, as far as that can be told without importing it."""
+    file = Path(*place.split(".")).with_suffix(".py")
+    return str(file) if file.is_file() else place
+
+
 def _search_first(folder: str) -> None:
     if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
@@ -183,13 +189,18 @@ def as_callable(found: Any, name: str) -> Callable[..., Any]:
                 f"net = {name.rpartition('.')[2]}(...), and audit that"
             )
         try:
-            return found()
+            found = found()
         except Exception as error:
             raise Unusable(f"{name}() raised {saying(error)}{_at(error)}", way_of(error)) from None
     if isinstance(found, type):
         raise Unusable(f"{name} is a class, neither a torch.nn.Module nor a torch.autograd.Function: name a function or an instance")
     if not callable(found):
         raise Unusable(f"{name} is not callable: it is {describe(found)[:200]}")
+    called = found.forward if isinstance(found, torch.nn.Module) else found
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        raise Unusable(f"{name} is an async function: a call gives no tensors. Audit the function that it awaits, or one that runs it")
+    if inspect.isgeneratorfunction(called):
+        raise Unusable(f"{name} is a generator function: a call gives no tensors. Audit a function that returns what it yields")
     return found
 
 

@@ -32,6 +32,7 @@ from pairgrad.coherence.recorder import recordings_paused
 from pairgrad.coherence.report import Curve, FieldPicture, Report, StateDefect, passes
 from pairgrad.coherence.scan import Region, Scan, scan
 from pairgrad.coherence.second import second_backward_raises
+from pairgrad.coherence.state import Event
 from pairgrad.coherence.straight import StraightThrough, straight_through
 from pairgrad.coherence.structure import structural_findings
 from pairgrad.coherence.subject import Subject, generators_restored
@@ -431,20 +432,20 @@ class _Audit:
             for observation in self._of(1)
             if observation.reading.event is not None
         ]
+        value = "the value" if sum(output.numel() for output in self.subject.outputs) == 1 else "a random combination of the outputs"
         for argument, event, observation in met:
             assert event is not None
             if observation.reading.verdict in ("stepwise", "unresolved"):
-                text = (
-                    f"the value moves in steps of about {event.size:.2g}, coarser than its dtype; segments longer than a step are coherent"
-                )
+                text = f"{value} moves in steps of about {event.size:.2g}, coarser than its dtype; segments longer than a step are coherent"
                 self.findings.append(Finding("stepwise", "note", text, argument, {"size": event.size}))
             elif event.kind in ("kink", "jump"):
-                self.findings.append(_event_finding(event.kind, f"at {observation.state}", argument, event.size))
+                known = " = " in observation.state  # a place of a scan, not of a line through a state
+                self.findings.append(_event_finding(event, f"at {observation.state}", argument, value, known))
         for name, found, _ in self.scans:
             for event in found.events:
                 if event.kind in ("kink", "jump"):
                     place = f"at {event.at:.10g} (± {event.width:.1g})" if name in self.regions else f"on a sweep, t = {event.at:.4g}"
-                    self.findings.append(_event_finding(event.kind, place, name, event.size))
+                    self.findings.append(_event_finding(event, place, name, value, True))
                 elif any(region.verdict == "incoherent" for region in found.regions):
                     text = f"the supplied gradient changes its form at {event.at:.8g} (± {event.width:.1g})"
                     self.findings.append(Finding("region", "note", text, name, {"at": event.at, "width": event.width}))
@@ -470,6 +471,8 @@ class _Audit:
             text = f"nothing can be said here: a defect would have to be {best:.2g} of the gradient to be seen"
             if best <= TELLING:
                 text = "nothing can be said here: what is seen drowns in the noise that the value has along other lines through the state"
+            if all(observation.reading.verdict == "outside" for observation in group):
+                text = "the value or the gradient is not finite here (NaN or infinity), or the function raises next to it"
             self.findings.append(Finding("unresolved", "warning", text, argument, {"limit": best}))
         return undecided
 
@@ -659,10 +662,12 @@ def _curve(observation: Observation) -> Curve:
     )
 
 
-def _event_finding(kind: str, place: str, where: str, size: float) -> Finding:
-    if kind == "jump":
-        return Finding("jump", "warning", f"the value leaps by {size:.3g} {place}", where, {"size": size})
-    return Finding("kink", "note", f"the gradient leaps {place}, the value does not", where, {"size": size})
+def _event_finding(event: Event, place: str, where: str, value: str, known: bool) -> Finding:
+    """`value`: what the leap is one of; `known`: whether the place is one of the argument, or of a sweep."""
+    numbers = {"size": event.size} | ({"at": event.at, "width": event.width} if known else {})
+    if event.kind == "jump":
+        return Finding("jump", "warning", f"{value} leaps by {event.size:.3g} {place}", where, numbers)
+    return Finding("kink", "note", f"the gradient leaps {place}, the value does not", where, numbers)
 
 
 def _distinct(findings: Sequence[Finding]) -> list[Finding]:

@@ -17,7 +17,7 @@ from pairgrad.coherence.fork import best_scaling, fork
 from pairgrad.coherence.intent import intent_of
 from pairgrad.coherence.nodes import Visit, replay
 from pairgrad.coherence.path import Line, Path, Straight, scales, snapped, still
-from pairgrad.coherence.recorder import visits
+from pairgrad.coherence.recorder import is_reached, visits
 from pairgrad.coherence.report import Report
 from pairgrad.coherence.subject import Point, Subject
 from pairgrad.coherence.verdict import Finding
@@ -91,7 +91,7 @@ def _is_constant(fn: Callable[..., Any], arguments: Any) -> bool:
 
 def _reached(fn: Callable[..., Any], visit: Visit) -> Callable[..., Any]:
     """The node with only those outputs that a gradient came back to: what it does with others is nobody's business here."""
-    used = [i for i, cotangent in enumerate(visit.cotangents) if cotangent is not None and bool((cotangent != 0).any())]
+    used = [i for i, cotangent in enumerate(visit.cotangents) if is_reached(cotangent)]
     if len(visit.cotangents) == 1 or not used:
         return fn
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pairgrad.coherence.record import Recording
+from pairgrad.coherence.record import STATEFUL, Recording
 from pairgrad.coherence.run import NodeReport, RunReport
 from pairgrad.coherence.verdict import Verdict
 from pairgrad.ground.checks import describe, integer_at_least, one_of
@@ -27,6 +27,7 @@ COLUMNS: tuple[str, ...] = (
     "limit",
     "visits",
     "looked",
+    "decided",
     "failed",
     "share_low",
     "share_high",
@@ -53,13 +54,15 @@ class CoherenceMonitor:
 
     Between two looks it keeps a few states of each function, drawn evenly from all that were visited. Every `every` steps, inside `step()`, it audits
     them, logs what it found and starts a new draw. Nothing is audited during a forward or a backward, results keep their bits, and memory is bounded
-    however long the run is.
+    however long the run is. (A Function that keeps state of its own between calls, outside of its arguments, is called by a look like by anybody else;
+    it is noticed, and not called again.)
 
     Args:
         every: steps between two looks.
         states: kept of each function.
         memory: bytes that copies may take.
-        share: of the running time that looks may take. After that no further state is begun, but each function is looked at once.
+        share: of the running time that looks may take, over the whole run. A look ends when its time is up, with each function looked at once; what it takes
+            more is made up for by leaving out later ones.
         csv: a file to append one row for each function and look to.
         writer: anything with `add_scalar(name, value, step)`, such as torch.utils.tensorboard.SummaryWriter.
         log: a callable that gets {name: value} and the step.
@@ -109,9 +112,9 @@ class CoherenceMonitor:
         if self._csv is not None:
             _begin(self._csv)
         self._recording = Recording(states=states, memory=memory, loss=False, seed=seed)
-        self._steps = 0
+        self._steps = self._looked_at = self._last = 0
         self._running = False
-        self._since = time.perf_counter()
+        self._since, self._spent = time.perf_counter(), 0.0
         self._warned: set[str] = set()
         self.report: RunReport | None = None
         self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
@@ -122,7 +125,7 @@ class CoherenceMonitor:
         """Begins to watch; does nothing if it does already."""
         if not self._running:
             self._recording.__enter__()
-            self._running, self._since = True, time.perf_counter()
+            self._running = True
         return self
 
     def stop(self) -> None:
@@ -135,7 +138,13 @@ class CoherenceMonitor:
         return self.start()
 
     def __exit__(self, kind: Any, *_: object) -> None:
+        self.stop() if kind is not None else self.finish()
+
+    def finish(self) -> None:
+        """Looks once more if steps were made since the last look, and stops."""
         self.stop()
+        if self._steps > self._looked_at:
+            self._try_to_look(self._last)
 
     def step(self, step: int | None = None) -> RunReport | None:
         """To be called after each training step; returns the report if this was a step to look at.
@@ -144,21 +153,47 @@ class CoherenceMonitor:
             step: its number in the logs; by default, steps are counted from 1.
         """
         self._steps += 1
-        if self._steps % self.every:
+        self._last = self._steps if step is None else step
+        if self._steps % self.every or not self._may_look():
             return None
-        return self.look(self._steps if step is None else step)
+        return self._try_to_look(self._last)
+
+    def _may_look(self) -> bool:
+        """Whether looks have taken no more than their share so far: a function on large tensors may take long, and then others wait."""
+        return self._spent <= self._share * (time.perf_counter() - self._since)
+
+    def _try_to_look(self, step: int) -> RunReport | None:
+        """A look that fails is reported, and does not end a training."""
+        try:
+            return self.look(step)
+        except IncoherentBackward:
+            raise
+        except Exception as error:
+            warnings.warn(f"at step {step} the monitor failed with {type(error).__name__}: {error}", CoherenceWarning, stacklevel=3)
+            return None
 
     def look(self, step: int | None = None) -> RunReport:
         """Audits what was kept since the last look, logs it, and starts a new draw."""
-        step = self._steps if step is None else integer_at_least("step", step, 0)
-        allowed = max(1e-3, self._share * (time.perf_counter() - self._since))
-        report = self._recording.audit(effort="glance", seconds=allowed)
-        self._recording.clear()
-        self._since = time.perf_counter()
+        step = self._last if step is None else integer_at_least("step", step, 0)
+        started = time.perf_counter()
+        allowed = max(1e-3, self._share * (started - self._since) - self._spent)
+        try:
+            report = self._recording.audit(effort="glance", seconds=allowed)
+            self._leave_out(report)
+        finally:
+            self._recording.clear()
+            self._looked_at = self._steps
+            self._spent += time.perf_counter() - started
         self.report = report
         self._write(report, step)
         self._react(report, step)
         return report
+
+    def _leave_out(self, report: RunReport) -> None:
+        """What keeps state of its own between calls is not called again: the run would notice."""
+        for node in report.nodes:
+            if STATEFUL in node.note or node.verdict is Verdict.NOT_REENTRANT:
+                self._recording.leave_out(node.name, node.location)
 
     # What is seen -----------------------------------------------------------------------------------------------------
 
@@ -192,12 +227,14 @@ class CoherenceMonitor:
 def scalars_of(report: RunReport) -> dict[str, float]:
     """What a monitor logs of a report: for each function the largest defect, the limit and the share of states at which it fails; and how many fail."""
     scalars: dict[str, float] = {}
+    names = [node.name for node in report.nodes]
     for node in report.nodes:
         if node.looked:
-            scalars[f"{PREFIX}/defect/{node.name}"] = node.defect
-            scalars[f"{PREFIX}/share/{node.name}"] = node.share
+            name = node.name if names.count(node.name) == 1 else f"{node.name} ({node.location})"
+            scalars[f"{PREFIX}/defect/{name}"] = node.defect
+            scalars[f"{PREFIX}/share/{name}"] = node.share
             assert node.worst is not None
-            scalars[f"{PREFIX}/limit/{node.name}"] = node.worst.limit
+            scalars[f"{PREFIX}/limit/{name}"] = node.worst.limit
     scalars[f"{PREFIX}/failing"] = float(sum(not node.passed and node.verdict is not Verdict.INCONCLUSIVE for node in report.nodes))
     scalars[f"{PREFIX}/seconds"] = report.seconds
     return scalars
@@ -215,6 +252,7 @@ def _row(node: NodeReport, step: int, seconds: float) -> dict[str, Any]:
         "limit": limit,
         "visits": node.visits,
         "looked": node.looked,
+        "decided": node.decided,
         "failed": node.failed,
         "share_low": f"{node.share_low:.4g}",
         "share_high": f"{node.share_high:.4g}",
@@ -229,6 +267,9 @@ def _begin(path: Path) -> None:
     if path.exists() and path.stat().st_size:
         with path.open(newline="") as file:
             found = file.readline().strip()
+        if path.read_bytes()[-1:] != b"\n":  # a run that was ended in the middle of a row
+            with path.open("a", newline="") as file:
+                file.write("\r\n")
         if found != head:
             raise ValueError(
                 f"csv must be a new file or one that a CoherenceMonitor wrote, but {path} begins with {found[:60]!r}: choose another name"

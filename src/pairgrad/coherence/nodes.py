@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
 
+from pairgrad.coherence.step import Autocast
 from pairgrad.ground.checks import describe, is_functorch_wrapped_tensor
 
 _FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
@@ -45,6 +46,7 @@ class Visit:
         gradients: copies of what backward returned.
         edited: positions of the arguments that forward edits in place.
         keywords: keyword-only arguments of a custom operator.
+        autocast: the state of autocast, if it was on.
     """
 
     function: type[Function]
@@ -55,15 +57,31 @@ class Visit:
     gradients: tuple[Any, ...]
     edited: tuple[int, ...] = ()
     keywords: tuple[tuple[str, Any], ...] = ()
+    autocast: tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.name} ({self.location or 'unknown place'}) at {', '.join(map(describe, self.arguments))}"
 
 
 def replay(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A callable and arguments that apply the node of a visit alone."""
+    """A callable and arguments that apply the node of a visit alone, under the autocast of the visit."""
     if not isinstance(visit, Visit):
         raise TypeError(f"visit must be a Visit, as visits() returns them, got {describe(visit)}")
+    fn, arguments = _alone(visit)
+    if visit.autocast is None:
+        return fn, arguments
+    state = visit.autocast
+
+    def under(*args: Any) -> Any:
+        with Autocast() as autocast:
+            autocast.become(state)
+            return fn(*args)
+
+    under.__name__ = under.__qualname__ = visit.name
+    return under, arguments
+
+
+def _alone(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     op = operator_of(visit.function)
     if op is not None:
         return (functools.partial(op, **dict(visit.keywords)) if visit.keywords else op), visit.arguments
@@ -119,7 +137,10 @@ def location_of(function: type[Function]) -> str | None:
     for candidate in candidates:
         code = getattr(_plain(candidate), "__code__", None)
         if code is not None:
-            path, here = os.path.abspath(code.co_filename), Path.cwd()
+            try:
+                path, here = os.path.abspath(code.co_filename), Path.cwd()
+            except OSError:  # the working directory is gone
+                return f"{code.co_filename}:{code.co_firstlineno}"
             if Path(path).is_relative_to(here):
                 path = str(Path(path).relative_to(here))
             return f"{path}:{code.co_firstlineno}"
@@ -153,6 +174,10 @@ def _free(fn: Any) -> dict[str, Any]:
 # Interception -----------------------------------------------------------------------------------------------------------
 
 
+_watching: list[Interception] = []  # those that are entered
+_plain_init: list[Any] = []  # FunctionMeta.__init__ as it was, while any is
+
+
 class Interception:
     """Entered, it stands around the forward and backward of every Function it covers, those defined meanwhile included.
 
@@ -171,7 +196,6 @@ class Interception:
         self._pending = threading.local()
         self._patched: list[tuple[weakref.ref[type], str]] = []
         self._alive = 512
-        self._metaclass_init: Any = None
 
     # For subclasses
 
@@ -184,6 +208,10 @@ class Interception:
 
     def forwarded(self, memory: Any) -> None:
         """After the body of the forward."""
+
+    def set_up(self, memory: Any, ctx: Any) -> Any:
+        """The memory of a node whose forward got no context, when it has one."""
+        return memory
 
     def transformed(self, function: type[Function], inputs: tuple[Any, ...]) -> Any:
         """Memory for a node that a torch.func transform makes for `function`; None: leave it alone."""
@@ -208,23 +236,29 @@ class Interception:
 
     def __exit__(self, *_: object) -> None:
         self._active = False
-        if self._metaclass_init is not None:
-            type.__setattr__(FunctionMeta, "__init__", self._metaclass_init)
-            self._metaclass_init = None
+        if self in _watching:
+            _watching.remove(self)
+        if not _watching and _plain_init:
+            type.__setattr__(FunctionMeta, "__init__", _plain_init.pop())
         for reference, name in self._patched:
             owner = reference()
-            if owner is not None and isinstance(method := vars(owner).get(name), _Method) and method.interception is self:
-                type.__setattr__(owner, name, method.raw)
+            if owner is not None:
+                _unlink(owner, name, self)
         self._patched.clear()
 
     def _watch_definitions(self) -> None:
-        plain = self._metaclass_init = FunctionMeta.__dict__["__init__"]
+        _watching.append(self)
+        if _plain_init:
+            return
+        plain = FunctionMeta.__dict__["__init__"]
+        _plain_init.append(plain)
 
         @functools.wraps(plain)
         def watched(function: Any, *args: Any, **kwargs: Any) -> None:
             plain(function, *args, **kwargs)
-            if self._active and issubclass(function, Function):
-                self._patch(function)
+            if issubclass(function, Function):
+                for interception in _watching:
+                    interception._patch(function)
 
         type.__setattr__(FunctionMeta, "__init__", watched)
 
@@ -237,7 +271,7 @@ class Interception:
                 continue
             for name in _METHODS:
                 raw = vars(owner).get(name)
-                if raw is not None and not (isinstance(raw, _Method) and raw.interception is self):
+                if raw is not None and not _is_linked(raw, self):
                     type.__setattr__(owner, name, _Method(self, name, raw))
                     self._patched.append((weakref.ref(owner), name))
         if len(self._patched) > 2 * self._alive:  # classes made anew at every step come and go
@@ -280,7 +314,7 @@ class Interception:
                 memory = self.remember(function, None, args)
                 output = original(*args)
                 self.forwarded(memory)
-                self._pending.entry = args, memory
+                self._pending.entry = tuple(map(id, args)), memory  # not the arguments: nobody knows whether setup_context will follow
                 return output
             if not args or not self._is_new_node(function, args[0]):
                 return original(*args)
@@ -295,10 +329,10 @@ class Interception:
     def _around_setup(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
             if self._is_new_node(function, ctx):
-                args, memory = getattr(self._pending, "entry", ((), None))
+                arguments, memory = getattr(self._pending, "entry", ((), None))
                 self._pending.entry = (), None
-                if len(args) == len(inputs) and all(a is b for a, b in zip(args, inputs, strict=True)):
-                    setattr(ctx, self._slot, memory)
+                if arguments == tuple(map(id, inputs)):
+                    setattr(ctx, self._slot, self.set_up(memory, ctx))
             elif _is_transformed(ctx) and not hasattr(ctx, self._slot):
                 memory = self.transformed(function, inputs)
                 if memory is not None:
@@ -326,6 +360,10 @@ class _Method:
         self.interception, self.name, self.raw = interception, name, raw
         self._around: dict[type, Callable[..., Any]] = {}
 
+    def __reduce__(self) -> Any:
+        """Pickled with its class, it is what it stands around."""
+        return _itself, (self.raw,)
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             known = self._around.get(owner)
@@ -338,6 +376,34 @@ class _Method:
             self._around.clear()
         self._around[owner] = around = self.interception.around(self.name, owner, original)
         return around
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _is_linked(raw: Any, interception: Interception) -> bool:
+    """Whether an interception is among those around a method."""
+    while isinstance(raw, _Method):
+        if raw.interception is interception:
+            return True
+        raw = raw.raw
+    return False
+
+
+def _unlink(owner: type, name: str, interception: Interception) -> None:
+    """Takes an interception off a method, from within others that came later if there are any."""
+    method = vars(owner).get(name)
+    if isinstance(method, _Method) and method.interception is interception:
+        type.__setattr__(owner, name, method.raw)
+        return
+    while isinstance(method, _Method):
+        inner = method.raw
+        if isinstance(inner, _Method) and inner.interception is interception:
+            method.raw = inner.raw
+            method._around.clear()  # they hold the one that is gone
+            return
+        method = inner
 
 
 def _bound(raw: Any, instance: Any, owner: Any) -> Any:

@@ -31,6 +31,7 @@ STATES = 24
 MEMORY = 256 * 2**20
 SECONDS = 120.0
 DECLARED = 4  # states looked at of a function with a declared intent: to see that it does what it says takes long
+STATEFUL = "it depends on something else too"
 HANDS_ON = "it hands on a gradient computed beforehand: only the loss tells whether that is right"
 WHOLE = 2  # visits of each function with what the backward got and returned, and audited with the full effort
 
@@ -96,17 +97,17 @@ class Recording:
         self._seed = integer_at_least("seed", seed, 0)
         self._wants_loss = bool(loss)
         self._entered = False
+        self._recorder = Recorder(self._states, whole=WHOLE, memory=self._memory, seed=self._seed, of_run=True)
         self.clear()
 
     def clear(self) -> None:
         """Forgets everything recorded so far."""
-        running = self._entered
-        if running:
-            self.__exit__()
-        self._recorder = Recorder(self._states, whole=WHOLE, memory=self._memory, seed=self._seed, of_run=True)
+        if self._entered:
+            self._end_tape()
+        self._recorder.clear()
         self._tape: Tape | None = None
-        if running:
-            self.__enter__()
+        if self._entered:
+            self._begin_tape()
 
     # Recording --------------------------------------------------------------------------------------------------------
 
@@ -137,6 +138,10 @@ class Recording:
     def __repr__(self) -> str:
         met = ", ".join(f"{kept.name}: {len(kept.visits)} of {kept.backwards}" for kept in self._recorder.functions.values())
         return f"Recording({self._recorder.passes} backward passes; states kept: {met or 'none'})"
+
+    def leave_out(self, name: str, location: str | None) -> None:
+        """Records no visit of a function any more."""
+        self._recorder.left_out.add((name, location))
 
     def counts(self) -> dict[tuple[str, str | None], int]:
         """How often the backward of each function ran, by its name and location."""
@@ -211,23 +216,34 @@ class _RunAudit:
                 if turn < len(places) and not (turn and time.perf_counter() > self._end_of_nodes):
                     self._tell(kept.name)
                     number, _, taken = kept.visits[places[turn]]
-                    seen[kept].append(self._judged(number, taken, self._effort if turn < WHOLE else "glance"))
+                    judged = self._judged(number, taken, self._effort if turn < WHOLE else "glance", hurry=turn > 0)
+                    if judged is not None:
+                        seen[kept].append(judged)
         left = sum(map(len, self._places.values())) - sum(map(len, seen.values()))
         if left:
             self._notes.append(f"time was up with {left} of the states kept not looked at")
         return seen
 
-    def _judged(self, number: int, taken: Taken, effort: str) -> _Seen:
+    def _judged(self, number: int, taken: Taken, effort: str, *, hurry: bool) -> _Seen | None:
+        """A state, looked at; None if time is up meanwhile."""
         visit = taken.visit()
 
+        def check(_: Progress) -> None:
+            if hurry and time.perf_counter() > self._end_of_nodes:
+                raise _TimeIsUp
+
         def look(fn: Callable[..., Any], arguments: Any, intent: str | None) -> Report:
-            return audit(fn, arguments, effort=effort, second_order=False, consequences=False, intent=intent, seed=self._seed)
+            return audit(
+                fn, arguments, effort=effort, second_order=False, consequences=False, intent=intent, seed=self._seed, progress=check
+            )
 
         described = ", ".join(map(describe, visit.arguments))
         try:
             report = alone(visit, look)
+        except _TimeIsUp:
+            return None
         except Exception as error:
-            return _Seen(number, described, None, f"it cannot be applied alone: {type(error).__name__}: {_first_line(error)}")
+            return _Seen(number, described, None, f"it cannot be applied alone: {_said(error)}")
         if report is None:
             return _Seen(number, described, None, HANDS_ON)
         return _Seen(number, described, report, _differs(visit))
@@ -235,12 +251,13 @@ class _RunAudit:
     def _node(self, kept: Kept, seen: list[_Seen], contribution: float | None) -> NodeReport:
         told = [(one, one.report) for one in seen if one.report is not None]
         reports = [report for _, report in told]
-        failing = [report for report in reports if not report.passed]
         decided = [report for report in reports if report.verdict is not Verdict.INCONCLUSIVE]
-        bad = [report for report in failing if report.verdict is not Verdict.INCONCLUSIVE]
+        bad = [report for report in decided if not report.passed]
         low, high = interval(len(bad), len(decided), max(kept.backwards, len(decided)))
-        worst = max(bad or failing or reports, key=lambda report: (report.defect, report.limit), default=None)
+        worst = max(bad or decided or reports, key=lambda report: (report.defect, report.limit), default=None)
         notes = list(dict.fromkeys(one.note for one in seen if one.note))
+        if kept.trouble:
+            notes.append(kept.trouble)
         if kept.refused and not seen:
             notes.append(f"a visit takes {kept.largest / 2**20:.3g} MiB, more than memory allows")
         elif not seen:
@@ -290,22 +307,28 @@ class _RunAudit:
             return replace(last[-1].report(), name="loss")
 
     def _contributions(self, replay: Replay) -> dict[str, float]:
-        """The share of the gradient of the parameters that is gone if a function hands on none, by its name and location."""
+        """The share of the gradient of the parameters that is gone if a function hands on none, by its key."""
         whole = _gradient(replay)
-        shares = {}
+        size = math.sqrt(sum(float(gradient.double().square().sum()) for gradient in whole))
+        classes: dict[str, list[type[Function]]] = {}  # several, if they are made anew from the same code
         for function in replay.functions:
-            with _Silenced(function):
-                shares[key_of(function)] = relative_gap(_gradient(replay), whole)
+            classes.setdefault(key_of(function), []).append(function)
+        shares: dict[str, float] = {}
+        for key, functions in classes.items():
+            if time.perf_counter() > self._end or not 0 < size < math.inf:
+                break
+            with _Silenced(functions):
+                share = relative_gap(_gradient(replay), whole)
+            if math.isfinite(share):
+                shares[key] = share
         return shares
 
     # Together ---------------------------------------------------------------------------------------------------------
 
     def report(self) -> RunReport:
         seen = self._look()
-        replay, reason = self._replay()
-        contributions = {} if replay is None else self._contributions(replay)
+        contributions, loss, reason = self._step()
         nodes = [self._node(kept, states, contributions.get(kept.key)) for kept, states in seen.items()]
-        loss = None if replay is None else self._loss(replay)
         nodes = [_excused(node, loss) for node in nodes]
         verdicts = [node.verdict for node in nodes if not node.passed]
         accounted = loss is None or loss.passed or _accounted(loss, nodes)
@@ -321,7 +344,7 @@ class _RunAudit:
                 'record a few steps under torch.compiler.set_stance("force_eager") to meet them'
             )
         return RunReport(
-            verdict=worst_verdict(verdicts or [node.verdict for node in nodes if node.intent is None] or [Verdict.COHERENT]),
+            verdict=worst_verdict(verdicts or _agreed(nodes, loss)),
             passed=not verdicts,
             nodes=ranked(nodes),
             loss=loss,
@@ -331,11 +354,17 @@ class _RunAudit:
             seconds=time.perf_counter() - self._started,
         )
 
-    def _replay(self) -> tuple[Replay | None, str]:
+    def _step(self) -> tuple[dict[str, float], Report | None, str]:
+        """What the step that was kept has to say: contributions and loss, or why there are none."""
         if self._tape is None:
-            return None, "not asked for (loss=False)"
-        replay = self._tape.replay()
-        return replay, self._tape.reason
+            return {}, None, "not asked for (loss=False)"
+        try:
+            replay = self._tape.replay()
+            if replay is None:
+                return {}, None, self._tape.reason
+            return self._contributions(replay), self._loss(replay), ""
+        except Exception as error:  # the nodes have their verdicts, whatever happens to the loss
+            return {}, None, f"it cannot be audited: {_said(error)}"
 
 
 @dataclass(frozen=True)
@@ -356,14 +385,14 @@ def _chosen(kept: Kept) -> list[int]:
 
 
 class _Silenced(Interception):
-    """One function hands on no gradient."""
+    """Some functions hand on no gradient."""
 
-    def __init__(self, function: type[Function]) -> None:
+    def __init__(self, functions: list[type[Function]]) -> None:
         super().__init__()
-        self._function = function
+        self._functions = functions
 
     def covers(self, function: type[Function]) -> bool:
-        return function is self._function
+        return function in self._functions
 
     def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
         return None
@@ -383,9 +412,13 @@ def _differs(visit: Visit) -> str:
     if not visit.gradients:
         return ""
     try:
-        again = _sent_on(visit)
-    except RuntimeError:
+        return _gap(visit)
+    except Exception:  # a note less
         return ""
+
+
+def _gap(visit: Visit) -> str:
+    again = _sent_on(visit)
     pairs = [
         (a, b)
         for a, b in zip(pytree.tree_leaves(visit.gradients), again, strict=False)
@@ -394,7 +427,7 @@ def _differs(visit: Visit) -> str:
     gap = relative_gap([b.double() for _, b in pairs], [a.double() for a, _ in pairs]) if pairs else 0.0
     if gap <= 2.0**10 * max(torch.finfo(a.dtype).eps for a, _ in pairs if a.is_floating_point()):
         return ""
-    return f"applied again to the same arguments it sends on another gradient than in the run (off by {gap:.2g}): it depends on something else too"
+    return f"applied again to the same arguments it sends on another gradient than in the run (off by {gap:.2g}): {STATEFUL}"
 
 
 def _sent_on(visit: Visit) -> list[Any]:
@@ -415,6 +448,11 @@ def _sent_on(visit: Visit) -> list[Any]:
     return sent
 
 
+def _agreed(nodes: list[NodeReport], loss: Report | None) -> list[Verdict]:
+    """The verdicts of a run in which everything passes, without those that are declared to be something else."""
+    return [node.verdict for node in nodes if node.intent is None] + ([loss.verdict] if loss is not None and loss.passed else [])
+
+
 def _excused(node: NodeReport, loss: Report | None) -> NodeReport:
     """A node that only hands on a gradient is as right as the loss."""
     if node.looked or loss is None or HANDS_ON not in node.note or not loss.passed:
@@ -423,12 +461,10 @@ def _excused(node: NodeReport, loss: Report | None) -> NodeReport:
 
 
 def _accounted(loss: Report, nodes: list[NodeReport]) -> bool:
-    """Whether declared mismatches, and nothing else that is known, are behind an incoherent loss."""
-    return (
-        loss.verdict in (Verdict.INCOHERENT, Verdict.STRAIGHT_THROUGH, Verdict.JUMP)
-        and any(node.intent for node in nodes)
-        and all(node.passed for node in nodes)
-    )
+    """Whether declared mismatches, and nothing else that is known, are behind a loss that does not pass: they carry enough of the gradient."""
+    carried = sum((node.contribution or 0.0) * max(1.0, node.defect) for node in nodes if node.intent)
+    open_to_it = loss.verdict in (Verdict.INCOHERENT, Verdict.STRAIGHT_THROUGH, Verdict.JUMP)
+    return open_to_it and all(node.passed for node in nodes) and 0 < loss.defect <= 2 * carried + 4 * loss.defect_error
 
 
 def _beside(loss: Report, nodes: list[NodeReport], accounted: bool) -> str:
@@ -443,8 +479,9 @@ def _beside(loss: Report, nodes: list[NodeReport], accounted: bool) -> str:
         return ""
     if loss.verdict is Verdict.INCONCLUSIVE:
         return "nothing can be said of the loss as a whole"
-    if failing:
-        return f"the nodes that fail: {', '.join(node.name for node in failing)}"
+    carried = sum((node.contribution or 0.0) * max(node.defect, 1e-300) for node in failing)
+    if carried * 8 >= loss.defect:
+        return f"the nodes that fail: {', '.join(node.name for node in failing if node.contribution)}"
     if accounted:
         return f"as declared: {', '.join(f'{node.name} ({node.intent})' for node in nodes if node.intent)}"
     return (
@@ -452,5 +489,5 @@ def _beside(loss: Report, nodes: list[NodeReport], accounted: bool) -> str:
     )
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -5,6 +5,7 @@ Whether a visit is kept is decided before its forward, so that one that is not c
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd.function import Function
 from torch.utils import _pytree as pytree
@@ -30,6 +32,7 @@ from pairgrad.coherence.nodes import (
     transforming,
     version_of,
 )
+from pairgrad.coherence.step import autocast_state
 from pairgrad.ground.checks import describe, integer_at_least
 
 UNBOUNDED = 2**62
@@ -76,6 +79,17 @@ class Draw:
         self._skip()
         return self.random.randrange(self.first, self.limit)
 
+    def state(self) -> tuple[Any, ...]:
+        """To go back to, with `undo`."""
+        used = self.seen >= self.limit and self.seen >= self._next
+        return self.seen, self._weight, self._next, self.random.getstate() if used else None
+
+    def undo(self, state: tuple[Any, ...]) -> None:
+        """As if the last one had not come."""
+        self.seen, self._weight, self._next, numbers = state
+        if numbers is not None:
+            self.random.setstate(numbers)
+
     def shrink(self, limit: int) -> None:
         """Goes on with fewer places, for an even draw from those drawn so far."""
         self.limit, self.first = limit, min(self.first, limit)
@@ -108,6 +122,7 @@ class Kept:
         self.visits: dict[int, tuple[int, int, Taken]] = {}  # by place: number of the backward, order among all
         self.largest = 0  # bytes that one visit takes
         self.refused = 0  # visits drawn that did not fit
+        self.trouble = ""  # what kept a visit from being kept
 
     def thin_out(self) -> None:
         """Halves the places, and lets go of visits at random."""
@@ -123,6 +138,8 @@ class Taken:
     __slots__ = (
         "__weakref__",
         "arguments",
+        "autocast",
+        "before",
         "cotangents",
         "done",
         "edited",
@@ -135,17 +152,20 @@ class Taken:
         "watched",
     )
 
-    def __init__(self, kept: Kept, place: int, function: type[Function], arguments: tuple[Any, ...], size: int) -> None:
-        self.kept, self.place, self.function, self.size = kept, place, function, size
-        self.cotangents = self.gradients = self.edited = ()
+    def __init__(self, kept: Kept, place: int, function: type[Function], arguments: tuple[Any, ...], size: int, before: Any) -> None:
+        self.kept, self.place, self.function, self.size, self.before = kept, place, function, size, before
+        self.edited: tuple[int, ...] = ()
+        self.cotangents: tuple[Any, ...] = ()
+        self.gradients: tuple[Any, ...] = ()
         self.done, self.extra = False, None
+        self.autocast = autocast_state() if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else None
         copies, watched = [], []
         for i, argument in enumerate(arguments):
             if isinstance(argument, torch.Tensor):
                 copies.append(argument.clone())  # no graph: forwards run without gradients
                 watched.append((i, argument, argument.requires_grad, version_of(argument)))
             else:
-                copies.append(argument)
+                copies.append(argument if isinstance(argument, _PLAIN) else pytree.tree_map(_copy, argument))
         self.arguments, self.watched = copies, watched
 
     def look(self) -> None:
@@ -169,7 +189,9 @@ class Taken:
                 cotangents = pytree.tree_unflatten(list(cotangents), lists.output_spec) if cotangents else ()
             keywords = tuple(getattr(arguments[-1], "keyword_only_args", {}).items())
             arguments, gradients = arguments[:-1], gradients[:-1]
-        return Visit(self.function, self.kept.name, self.kept.location, arguments, cotangents, gradients, self.edited, keywords)
+        return Visit(
+            self.function, self.kept.name, self.kept.location, arguments, cotangents, gradients, self.edited, keywords, self.autocast
+        )
 
 
 _recording: weakref.WeakSet[Recorder] = weakref.WeakSet()  # recorders of runs, which are not to see what audits call
@@ -188,7 +210,7 @@ def recordings_paused() -> Iterator[None]:
             recorder._active = True
 
 
-_PASSED_BY = object()  # the memory of a node that is not kept
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)  # that nobody can change
 _REACHED = torch.ones(())  # stands for a cotangent that is not zero
 
 
@@ -211,6 +233,12 @@ class Recorder(Interception):
         if of_run:
             _recording.add(self)
         self._limit, self._first, self._whole, self._memory, self._seed = limit, first, whole, memory, seed
+        self._lock = threading.Lock()  # backward runs in one thread per device
+        self.left_out: set[tuple[str, str | None]] = set()  # names and locations of functions that are not to be recorded
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets every visit."""
         self._of_class: dict[type[Function], Kept] = {}
         self.functions: dict[str, Kept] = {}
         self.compiled = 0  # calls of regions compiled by torch.compile
@@ -219,7 +247,6 @@ class Recorder(Interception):
         self.passes = 0  # backward passes with a custom node in them
         self._pass = -1
         self._order = 0
-        self._lock = threading.Lock()  # backward runs in one thread per device
 
     def visits(self) -> list[Visit]:
         entries = sorted((entry for kept in self.functions.values() for entry in kept.visits.values()), key=lambda entry: entry[1])
@@ -240,23 +267,44 @@ class Recorder(Interception):
         return is_custom(function) or is_compiled(function)
 
     def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
+        """A `Taken` if the visit is kept, the `Kept` of its function if it is passed by; None if it is nothing to record."""
         if is_compiled(function):
             self.compiled += 1
             return None
+        if ctx is not None and not ctx.next_functions:  # no backward will come
+            return None
         kept = self._of_class.get(function) or self._identify(function)
+        before = kept.draw.state()
         place = kept.draw.place()
-        if place is None:
-            return _PASSED_BY
+        if place is None or (self.left_out and (kept.name, kept.location) in self.left_out):
+            return kept
+        try:
+            return self._take(kept, place, function, arguments, before)
+        except Exception as error:  # the run goes on, whatever happens to its recording
+            kept.trouble = f"its arguments cannot be kept: {type(error).__name__}: {error}"
+            return kept
+
+    def _take(self, kept: Kept, place: int, function: type[Function], arguments: tuple[Any, ...], before: Any) -> Taken | Kept:
         size = _bytes(arguments)
         wanted = size if place >= self._whole else 3 * size  # cotangents and gradients are about as large
         if self._bytes + wanted > self._memory and not self._make_room(kept, wanted):
-            return _PASSED_BY
-        taken = Taken(kept, place, function, arguments, wanted)
+            return kept
+        taken = Taken(kept, place, function, arguments, wanted, before)
         self._bytes += wanted
         self._under_way.append(weakref.ref(taken))
         if len(self._under_way) >= _PRUNED:
             self._bytes = self.held()
         return taken
+
+    def set_up(self, memory: Any, ctx: Any) -> Any:
+        """Forwards without a context are drawn before it is known whether a backward will come."""
+        if memory is None or ctx.next_functions:
+            return memory
+        if isinstance(memory, Taken):
+            memory.kept.draw.undo(memory.before)
+        else:
+            memory.draw.seen -= 1
+        return None
 
     def held(self) -> int:
         """Bytes of all copies."""
@@ -293,32 +341,64 @@ class Recorder(Interception):
         with self._lock:
             number = kept.backwards
             kept.backwards = number + 1
-        if memory is _PASSED_BY or memory.done:  # a second backward through one graph is no visit of its own
+        if not isinstance(memory, Taken) or memory.done:  # a second backward through one graph is no visit of its own
             return original(ctx, *grads)
+        self._guarded(memory, self._before, memory, received(function, grads))
+        result = original(ctx, *grads)
+        self._guarded(memory, self._after, kept, memory, number, ctx, result)
+        return result
+
+    def _guarded(self, memory: Taken, do: Callable[..., None], *args: Any) -> None:
+        """The run goes on, whatever happens to its recording."""
+        try:
+            do(*args)
+        except Exception as error:
+            memory.done, memory.kept.trouble = True, f"its gradients cannot be kept: {type(error).__name__}: {error}"
+
+    def _before(self, memory: Taken, grads: tuple[Any, ...]) -> None:
         if memory.place < self._whole:
-            memory.cotangents = _detached(received(function, grads))
-            result = original(ctx, *grads)
+            memory.cotangents = _detached(grads)
+        elif len(grads) > 1:
+            memory.cotangents = tuple(_REACHED if is_reached(grad) else None for grad in grads)
+
+    def _after(self, kept: Kept, memory: Taken, number: int, ctx: Any, result: Any) -> None:
+        if memory.done:
+            return
+        if memory.place < self._whole:
             memory.gradients = _detached(result if isinstance(result, tuple) else (result,))
             size = _bytes(memory.arguments) + _bytes(memory.cotangents) + _bytes(memory.gradients)
             if size > memory.size and self._bytes + size - memory.size > self._memory:
                 memory.cotangents, memory.gradients, size = (), (), _bytes(memory.arguments)
             self._bytes, memory.size = self._bytes + size - memory.size, size
-        else:
-            if len(grads) > 1:
-                memory.cotangents = tuple(
-                    None if grad is None or not bool((grad != 0).any()) else _REACHED for grad in received(function, grads)
-                )
-            result = original(ctx, *grads)
         with self._lock:
             memory.done, memory.extra = True, getattr(ctx, "_pt_metadata", None)
             order, self._order = self._order, self._order + 1
             if memory.place < kept.draw.limit:  # there may be fewer places by now
                 kept.visits[memory.place] = number, order, memory
-        return result
+
+
+def is_reached(grad: Any) -> bool:
+    """Whether a gradient came back to an output; the zeros that torch puts in its place do not count."""
+    return any(bool((part != 0).any()) for part in pytree.tree_leaves(grad) if isinstance(part, torch.Tensor))
 
 
 def _bytes(values: Iterable[Any]) -> int:
-    return sum([value.nbytes for value in values if isinstance(value, torch.Tensor)])
+    total = 0
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            total += value.nbytes if value.layout == torch.strided else _parts(value)
+        elif isinstance(value, torch.nn.Module):
+            total += _bytes((*value.parameters(), *value.buffers()))
+        elif not isinstance(value, _PLAIN):
+            total += sum(leaf.nbytes for leaf in pytree.tree_leaves(value) if isinstance(leaf, (torch.Tensor, np.ndarray)))
+    return total
+
+
+def _parts(value: torch.Tensor) -> int:
+    """Bytes of a tensor that is not strided."""
+    if value.layout == torch.sparse_coo:
+        return value._indices().nbytes + value._values().nbytes
+    return value.numel() * value.element_size()
 
 
 def _detached(values: tuple[Any, ...]) -> Any:
@@ -328,6 +408,11 @@ def _detached(values: tuple[Any, ...]) -> Any:
 
 
 def _copy(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.detach().clone() if value.requires_grad else value.clone()
+    """Of what a call may change: the run must not see what audits do to it."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone() if value.requires_grad else value.clone()
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    if isinstance(value, (np.ndarray, torch.nn.Module)):
+        return copy.deepcopy(value)
+    return value

@@ -51,7 +51,8 @@ class NodeReport:
         failed: at how many of those it did not pass.
         share: the share of visited states at which it does not pass, as far as a draw of `looked` of them tells; share_low, share_high: its 95 % interval.
         defect, defect_error: the largest, over the size of the gradient.
-        contribution: the share of the gradient of the parameters that comes through it; None if that is not known.
+        contribution: the share of the gradient of the parameters that is gone if it hands on nothing, in the step that was kept; more than 1 where parts
+            cancel, None if it is not on the way there, or that is not known.
         states: those looked at, in the order of the visits.
         worst: the report at the worst of them.
         note: why it was not looked at, if it was not.
@@ -76,23 +77,33 @@ class NodeReport:
     note: str = ""
 
     @property
+    def decided(self) -> int:
+        """At how many states it could be judged."""
+        return sum(state.verdict != Verdict.INCONCLUSIVE for state in self.states)
+
+    @property
     def headline(self) -> str:
         """The verdict with its numbers."""
         if not self.looked:
             return f"{self.verdict.value}: {self.note}"
+        undecided = "" if self.decided == self.looked else f", {self.looked - self.decided} others could not be decided"
+        if not self.decided:
+            return f"inconclusive at all {self.looked} visited states looked at"
         if self.passed:
             declared = f", as declared: {self.intent}" if self.intent else ""
             assert self.worst is not None
-            return f"{self.worst.headline}{declared}, at {self.looked} of {self.visits} visited states"
+            return f"{self.worst.headline}{declared}, at {self.decided} of {self.visits} visited states{undecided}"
         off = f", by up to {number(self.defect)} of its gradient (± {number(self.defect_error)})" if self.defect > 0 else ""
-        spread = (
-            "" if self.looked == self.visits else f" (of all {self.visits}: {100 * self.share_low:.0f} to {100 * self.share_high:.0f} %)"
-        )
-        return f"{self.verdict.value}{off}, at {self.failed} of {self.looked} visited states looked at{spread}"
+        low, high = (f"{100 * share:.0f}" for share in (self.share_low, self.share_high))
+        spread = "" if self.looked == self.visits else f" (of all {self.visits}: {low} to {high} %)"
+        return f"{self.verdict.value}{off}, at {self.failed} of {self.decided} visited states looked at{undecided}{spread}"
 
     def __str__(self) -> str:
         place = f"{self.name} ({self.location})" if self.location else self.name
-        carried = "" if self.contribution is None else f"; {100 * self.contribution:.3g} % of the gradient comes through it"
+        carried = ""
+        if self.contribution is not None:
+            share = f"{100 * self.contribution:.3g} %" if self.contribution <= 1 else "all, and parts that cancel,"
+            carried = f"; {share} of the gradient comes through it"
         return f"{place}: {self.headline}{carried}"
 
 
@@ -135,7 +146,10 @@ class RunReport:
         return f"RunReport({self.headline!r}, passed={self.passed})"
 
     def __str__(self) -> str:
-        lines = [f"{_counted(self.backwards, 'backward pass', 'backward passes')} recorded: {self.headline}"]
+        passes = (
+            _counted(self.backwards, "backward pass", "backward passes") if self.backwards else "no backward pass with a custom backward"
+        )
+        lines = [f"{passes} recorded: {self.headline}"]
         lines += [f"  {place}. {node}" for place, node in enumerate(self.nodes, 1)]
         if self.loss is not None:
             lines.append(f"  the loss of a recorded step: {self.loss.headline}")
@@ -205,7 +219,7 @@ def ranked(nodes: list[NodeReport]) -> tuple[NodeReport, ...]:
     """Those that fail first; among them, and among the others, by what they do to the gradient of the parameters."""
 
     def weight(node: NodeReport) -> tuple[Any, ...]:
-        carried = 0.0 if node.contribution is None else node.contribution
+        carried = 1.0 if node.contribution is None else node.contribution  # not known: its defect alone counts
         return node.passed, node.verdict is Verdict.INCONCLUSIVE, -carried * node.defect, -node.defect, -carried, node.name
 
     return tuple(sorted(nodes, key=weight))

@@ -112,6 +112,7 @@ class Step:
     def __init__(self, calls: tuple[Call, ...], root: int, sources: dict[int, Source], value: torch.Tensor) -> None:
         self.calls, self.root, self.sources, self.value = calls, root, sources, value
         self.leaves = tuple(slot for slot, source in sources.items() if source.leaf)
+        self.reached = self.leaves  # those that get a gradient
         self._altered = frozenset(slot for call in calls for slot in call.altered)
         self._random = any(call.random is not None for call in calls)
         self._expected: dict[int, torch.Tensor] = {}  # gradients that the step got, by leaf
@@ -130,9 +131,12 @@ class Step:
 
     def run(self, leaves: tuple[torch.Tensor, ...]) -> torch.Tensor:
         tensors = {slot: source.copy.clone() if slot in self._altered else source.copy for slot, source in self.sources.items()}
+        for slot, source in self.sources.items():
+            if source.leaf:  # one that gets no gradient may be differentiated by on the way
+                tensors[slot] = source.copy.detach().requires_grad_()
         for slot, leaf in zip(self.leaves, leaves, strict=True):
             tensors[slot] = leaf.view_as(leaf) if slot in self._altered else leaf  # a hook goes to the view: the leaf may come again
-        with generators_restored() if self._random else contextlib.nullcontext(), _Autocast() as autocast:
+        with generators_restored() if self._random else contextlib.nullcontext(), Autocast() as autocast:
             for call, last in zip(self.calls, self._last, strict=True):
                 autocast.become(call.autocast)
                 call.run(tensors)
@@ -177,6 +181,7 @@ class Step:
                 gradients = torch.autograd.grad(value, leaves, allow_unused=True)
         except Exception as error:
             return f"the replay raised {type(error).__name__}: {error}"
+        self.reached = tuple(slot for slot, gradient in zip(self.leaves, gradients, strict=True) if gradient is not None)
         for slot, name, gradient in zip(self.leaves, replay.names, gradients, strict=True):
             expected = self._expected.get(slot)
             if expected is not None and (off := _distance(gradient, expected)) > 0:
@@ -220,13 +225,13 @@ def autocast_state() -> tuple[Any, ...]:
     return within, torch.is_autocast_cache_enabled(), *states
 
 
-class _Autocast:
+class Autocast:
     """The autocast of one call after the other. It keeps what it has cast until its outermost block is left, here as in the step."""
 
     def __init__(self) -> None:
         self._around = self._now = autocast_state()
 
-    def __enter__(self) -> _Autocast:
+    def __enter__(self) -> Autocast:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,8 @@ While a `Tape` is on, it sees every torch function, tensor method and `Function.
 a gradient, or one that comes from such a tensor. Tensors that come from elsewhere (inputs, labels, buffers) are copied when they are first met. When a
 gradient is asked of a loss, the tape ends, is cut down to what the loss depends on, and takes itself off.
 
-What a step takes through Python (`.item()`, numpy, a branch on a value) stays as it was: the loss is computed again along the branch that the step took.
+What a step takes through Python (`.item()`, numpy, a branch on a value) stays as it was: the loss is computed again along the branch that the step took. It
+is a function of the parameters that the step got a gradient for; others, of a frozen or a target network, stay as they were.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pairgrad.coherence.step import Call, Group, Replay, Seen, Slot, Source, Ste
 from pairgrad.coherence.subject import rng_state, same_rng
 from pairgrad.ground.checks import integer_at_least, is_functorch_wrapped_tensor
 
+CALLS = 20_000  # of a step, at most
 MEMORY = 1 << 30  # bytes that the copies of one tape may take unless the caller says otherwise
 NO_LOSS = "no gradient was asked of a loss while the tape was on"
 COMPILED = ", such as one in a region compiled by torch.compile"
@@ -49,6 +51,9 @@ _FLAGS = {_TENSOR.requires_grad_, _TENSOR.requires_grad.__set__}
 _DATA = _TENSOR.data.__set__
 _MARKS = {_TENSOR.register_hook, _DATA, *_FLAGS}  # what changes a tensor without a new version of it
 _ASKING = ((_TENSOR, "backward"), (torch.autograd, "backward"), (torch.autograd, "grad"))
+
+
+_on: list[Tape] = []  # the one that is on
 
 
 class Tape(TorchFunctionMode):
@@ -100,6 +105,9 @@ class Tape(TorchFunctionMode):
         if self._step is not None and self._replay is None and not self.reason:
             replay = Replay(self._step, self._step.names(names or {}))
             self.reason = self._step.difference(replay)
+            if not self.reason and self._step.reached != self._step.leaves:
+                self._step.leaves = self._step.reached
+                replay = Replay(self._step, self._step.names(names or {}))
             self._replay = None if self.reason else replay
             self._step = None
         return self._replay
@@ -110,6 +118,10 @@ class Tape(TorchFunctionMode):
         """Goes below all other modes, so that whoever takes off the uppermost gets the one that he has put on."""
         if self._on or self.finished:
             raise RuntimeError("a Tape records one step: make a new one")
+        if _on:
+            self._end("another recording keeps a step at the same time")
+            return self
+        _on.append(self)
         self._thread, self._on = threading.get_ident(), True
         _put_below(self)
         self._patch(_SingleLevelFunction, "apply", classmethod(self._around_apply()))
@@ -134,9 +146,12 @@ class Tape(TorchFunctionMode):
         """
         if not self.finished:
             self._end(NO_LOSS)
-        if not self._on or threading.get_ident() != self._thread or not (_take_off(self) or self._region):
+        if not self._on:
             return
-        self._on, self._region = False, None
+        if threading.get_ident() == self._thread and not (_take_off(self) or self._region):
+            return
+        self._on, self._region = False, None  # from another thread it stays among the modes of its own, and lets everything pass
+        _on.remove(self)
         for owner, name, before, patch in reversed(self._patches):
             if vars(owner).get(name) is patch:
                 type.__delattr__(owner, name) if before is None else _set(owner, name, before)
@@ -311,6 +326,8 @@ class Tape(TorchFunctionMode):
         results = [(i, value) for i, value in enumerate(pytree.tree_leaves(result)) if isinstance(value, torch.Tensor)]
         if not (results or edited or marked) or (again in _FLAGS and tensors[0].requires_grad == given.flag):
             return
+        if len(self._calls) >= CALLS:
+            return self._end(f"no gradient was asked of a loss within {CALLS} calls") if self._graph else self._forget()
         reason = self._edit(edited)
         if again in _FLAGS and self._enter(tensors[0]).slot in self._sources:
             reason = "a parameter is switched on or off within the step"
@@ -363,9 +380,18 @@ class Tape(TorchFunctionMode):
     def _meet(self, tensor: torch.Tensor) -> str:
         """Makes sure that an argument is known, a copy if it comes from elsewhere; otherwise says why that cannot be."""
         seen = self._find(tensor)
-        if seen is not None:
-            known = seen.version == version_of(tensor)
-            return "" if known else f"{_shaped(tensor)} was edited in place by a call that is not seen"
+        if seen is not None and seen.version == version_of(tensor):
+            return ""
+        if seen is not None and (source := self._sources.get(seen.slot)) is not None:  # edited without gradients
+            if source.leaf and self._graph:
+                return f"a parameter of shape {tuple(tensor.shape)} is edited in place within the step"
+            if source.leaf:
+                self._forget()  # before the step: an optimizer
+            else:
+                seen.group.members.remove(seen)
+                del self._seen[id(tensor)]
+        elif seen is not None:
+            return f"{_shaped(tensor)} was edited in place by a call that is not seen"
         if type(tensor).__module__.startswith("torch.distributed"):
             return f"{_shaped(tensor)} is spread over several processes ({type(tensor).__name__})"
         if tensor.requires_grad and not tensor.is_leaf:
@@ -374,6 +400,9 @@ class Tape(TorchFunctionMode):
         if self._group(tensor).edited:
             return f"{_shaped(tensor)} shares memory with one that was edited in place, and is not seen to come from it"
         need = self._bytes + tensor.numel() * tensor.element_size()
+        if need > self._memory and not self._graph and self._bytes:  # what was done without gradients before the step
+            self._forget()
+            return self._meet(tensor)
         if need > self._memory:
             return f"would need {need / _MIB:.4g} MiB or more, memory allows {self._memory / _MIB:.4g} MiB"
         self._bytes = need

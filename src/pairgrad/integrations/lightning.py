@@ -38,7 +38,7 @@ class CoherenceCallback(_Callback):
         self.monitor.step(trainer.global_step)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self.monitor.stop()
+        self.monitor.finish()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.monitor.stop()

@@ -41,4 +41,4 @@ class CoherenceCallback(_Callback):
         self.monitor.step(state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.monitor.stop()
+        self.monitor.finish()

@@ -52,6 +52,7 @@ class Session:
         self.audits: list[AuditInTest] = []
         self.errors: list[str] = []
         self.files: list[str] = []  # that were written
+        self.unaudited = ""  # why what was recorded was not audited
         self.run: RunReport | None = None
         self._recordings: dict[str | None, Recording] = {}  # by the intent that tests declare
         self._visits: dict[str | None, dict[tuple[str, str | None], list[tuple[int, str]]]] = {}
@@ -142,6 +143,7 @@ class Session:
             lines.append(f"{len(self.audits)} {'audit' if len(self.audits) == 1 else 'audits'} made by tests:")
             ranked = sorted(self.audits, key=lambda found: found.passed)
             lines += [f"  {found.test}: {found.report.name}: {found.report.headline}" for found in ranked]
+        lines += [self.unaudited] if self.unaudited else []
         return [*lines, *(f"written: {file}" for file in self.files), *self.errors]
 
     def annotations(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import types
@@ -24,6 +25,7 @@ from pairgrad.testing.failures import Case, compare, explained, fail, wrong
 _OVER_DOMAIN = "the domain"
 _SECOND = ("right", "refused", "right or refused")
 _NAN = ("value", "value and gradient")
+_ALIKE = 0.82  # names nearer than that are taken for each other: "dtype", "allowed", "domian"; "mode" and "model" are not "module"
 # Findings of an audit that have a test of their own: they do not fail `test_coherent` too.
 _CLAIMED = {
     "test_linear_in_grad_output": {"not-linear"},
@@ -56,6 +58,9 @@ class CoherenceTests:
 
     Every attribute may be overridden by an attribute or, where a value has to be computed, by a method of the same name without arguments. A function that
     is assigned to `function` or `reference` is taken as it is; one whose first argument is called `self` is a method.
+
+    A class that says where to look (`inputs`, `states` or `domain`) but has no `function` is refused when it is defined, if its name begins with `Test`, or
+    else when pytest collects it; under another name it may be there to be inherited from. An attribute whose name is almost one of those below is refused too.
 
     Attributes:
         function: the callable under test: a function, `Function.apply`, an `nn.Module`, a custom op.
@@ -118,12 +123,44 @@ class CoherenceTests:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls._reports = {}
+        cls._check_names()
+        if cls.__name__.startswith("Test"):
+            cls._check_function()
         left_out = inspect.getattr_static(cls, "left_out")
         if isinstance(left_out, Mapping):
             for name, why in left_out.items():
                 one_of(f"{cls.__name__}.left_out", name, cls._names())
                 if not isinstance(why, str) or not why:
                     raise TypeError(f"{cls.__name__}.left_out must say why {name} is left out, in a sentence, got {describe(why)}")
+
+    @classmethod
+    def _check_names(cls) -> None:
+        """Refuses attributes that look like a slip of the finger; methods may be called anything."""
+        known = [name for name in CoherenceTests.__annotations__ if not name.startswith("_")]
+        for name, value in vars(cls).items():
+            is_defined = isinstance(value, (property, staticmethod, classmethod)) or getattr(value, "__name__", None) == name
+            if name.startswith("_") or hasattr(CoherenceTests, name) or is_defined:
+                continue
+            near = difflib.get_close_matches(name, known, 1, _ALIKE)
+            if near:
+                raise TypeError(
+                    f"{cls.__name__}.{name} is nothing that the tests read: did you mean `{near[0]}`? "
+                    "If it is something of your own, choose another name, or one that begins with an underscore"
+                )
+
+    @classmethod
+    def _check_function(cls) -> None:
+        """Refuses a class with everything but a function, whose tests would all be skipped."""
+        where = [name for name in ("inputs", "states", "domain") if not _is_nothing(inspect.getattr_static(cls, name))]
+        if where and not cls._has_function():
+            raise TypeError(
+                f"{cls.__name__} declares `{where[0]}`, but not `function`, the callable under test; "
+                "if it is only there to be inherited from, let its name not begin with Test"
+            )
+
+    @classmethod
+    def _has_function(cls) -> bool:
+        return not _is_nothing(inspect.getattr_static(cls, "function"))
 
     # What to test -----------------------------------------------------------------------------------------------------
 
@@ -148,6 +185,8 @@ class CoherenceTests:
     @classmethod
     def check(cls) -> None:
         """Runs all tests here and now, without pytest. What fails comes together in one ExceptionGroup."""
+        if not cls._has_function():
+            raise TypeError(f"{cls.__name__} must declare `function`, the callable under test")
         failures: list[Exception] = []
         for name in cls._names():
             for case in cls()._cases_of(name):
@@ -164,6 +203,7 @@ class CoherenceTests:
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Tests that ask for a `case`, inherited or not, run once for each."""
+        self._check_function()
         if "case" in metafunc.fixturenames:
             metafunc.parametrize("case", self._cases_of(metafunc.function.__name__), ids=str)
 
@@ -450,7 +490,7 @@ class CoherenceTests:
         alarms = {finding.kind for finding in report.findings if finding.severity == "alarm"}
         others = {kind for name, kinds in _CLAIMED.items() if name not in self._given("left_out") for kind in kinds}
         if not report.passed and report.verdict not in self._given("allow") and (alarms - others or not alarms):
-            fail(report, report.explain())
+            fail(report, _advice(report))
         limit = None if case.state == _OVER_DOMAIN else self._of_dtype("limit", case.dtype)
         if limit is not None and report.passed and report.limit > limit:
             fail(
@@ -484,6 +524,12 @@ class CoherenceTests:
         return tuple(t[:0].clone() if name in names else t for name, t in chosen.items()), [
             name for name in call.names if name not in names
         ]
+
+
+def _advice(report: Report) -> str:
+    """The findings that need something to be done, in plain words; what else was found is in the report."""
+    whole = report.explain().split("\n\n")[:-1]  # the last paragraph is on how audits are made
+    return "\n\n".join([whole[0], *(part for part in whole[1:] if "What to do" in " ".join(part.split()))])
 
 
 def _is_nothing(value: Any) -> bool:

@@ -65,7 +65,7 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals |= {"content": content, "svg": svg, "advice": ADVICE}
-    environment.filters |= {"pretty": svg.pretty, "prettily": svg.prettily, "sentence": content.sentence}
+    environment.filters |= {"pretty": svg.pretty, "prettily": svg.prettily, "sentence": content.sentence, "zip": zip}
     return environment
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pairgrad.coherence.page.figures import Figure, Mark, curve_figure, defect_figure, picture_figure, region_strip
-from pairgrad.coherence.page.svg import pretty
+from pairgrad.coherence.page.figures import EVENTS, Figure, Mark, Place, curve_figure, defect_figure, picture_figure, region_strip
+from pairgrad.coherence.page.svg import prettily, pretty, rounded
 from pairgrad.coherence.report import Report, StateDefect
 from pairgrad.coherence.run import NodeReport, RunReport
 from pairgrad.coherence.verdict import Finding, Verdict
@@ -48,9 +51,8 @@ def where(report: Report) -> tuple[str, str]:
     """Where the trouble is, and what it comes from."""
     alarms = [finding for finding in report.findings if finding.severity == "alarm"]
     bad = {name: [r for r in regions if r.verdict == "incoherent"] for name, regions in report.regions.items()}
-    ranges = [
-        f"{name} from {listed([f'{pretty(r.low, 5)} to {pretty(r.high, 5)}' for r in found], 3)}" for name, found in bad.items() if found
-    ]
+    told = {name: dict(zip(report.regions[name], ends(report, name), strict=True)) for name in bad}
+    ranges = [f"{name} from {listed([' to '.join(told[name][r]) for r in found], 3)}" for name, found in bad.items() if found]
     nodes = [
         finding.where for finding in report.findings if finding.kind == "node" and (finding.severity != "note" or "this is" in finding.text)
     ]
@@ -61,12 +63,12 @@ def where(report: Report) -> tuple[str, str]:
         names = list(dict.fromkeys(finding.where for finding in alarms if finding.where))
         wrong = [state for state in report.states if state.verdict == "incoherent"]
         place = max(wrong, key=lambda state: state.relative).state if wrong else ""
-        return listed(names, 3) or "the function as a whole", "; ".join(filter(None, [f"at {place}" if place else "", source]))
-    events = [finding for finding in report.findings if finding.kind == report.verdict.value]
-    if events:
-        return sentence(f"{events[0].where}: {events[0].text}" if events[0].where else events[0].text), (
-            f"and {len(events) - 1} more" if len(events) > 1 else ""
-        )
+        return listed(names, 3) or "the function as a whole", "; ".join(filter(None, [f"at {prettily(place)}" if place else "", source]))
+    found = [card for card in cards(report) if card.first.kind == report.verdict.value]
+    if found:
+        more = sum(len(card.findings) for card in found[1:])
+        where = found[0].first.where
+        return f"{where}: {found[0].text}" if where else sentence(found[0].text), f"and {more} more, elsewhere" if more else ""
     return ("nowhere", "among the states looked at") if report.passed else ("not known", "")
 
 
@@ -76,7 +78,7 @@ def looked(report: Report) -> tuple[str, str]:
     mute = sum(state.verdict in UNTOLD for state in report.states)
     parts = [
         f"{off:,} show a defect" if off else "",
-        f"{len(report.states) - off - mute:,} show none",
+        f"{len(report.states) - off - mute:,} show none" if off + mute < len(report.states) else "",
         f"{mute:,} could not tell" if mute else "",
     ]
     return f"{len(report.states):,} line{'s' * (len(report.states) != 1)} through states", listed(list(filter(None, parts)))
@@ -86,7 +88,20 @@ def looked(report: Report) -> tuple[str, str]:
 
 
 def curves(report: Report) -> list[Figure]:
-    return [curve_figure(curve, scanned=" = " in curve.state) for curve in report.curves if len(curve.t) > 1]
+    return [
+        curve_figure(curve, scanned, events(report, curve.argument) if scanned and curve.argument in report.regions else ())
+        for curve, scanned in ((curve, " = " in curve.state) for curve in report.curves)
+        if len(curve.t) > 1
+    ]
+
+
+def events(report: Report, name: str) -> list[Place]:
+    """The leaps of an argument, or on sweeps, whose places are known."""
+    return [
+        Place(finding.kind, float(finding.numbers["at"]), prettily(finding.text))
+        for finding in report.findings
+        if finding.kind in EVENTS and finding.where == name and _known(finding)
+    ]
 
 
 def picture(report: Report) -> Figure | None:
@@ -101,7 +116,8 @@ def defects(report: Report, order: int = 1) -> list[Figure]:
         regions = report.regions.get(name, ())
         marks = [_mark(state, float(state.at or 0.0)) for state in group]
         under = "The strip under the axis is the verdict of each region." if regions else ""
-        drawn.append(defect_figure(f"Over {name}", marks, name if regions else SWEEP, strip=region_strip(regions), under=under))
+        strip, leaps = region_strip(regions, ends(report, name)), events(report, name) if order == 1 else ()
+        drawn.append(defect_figure(f"Over {name}", marks, name if regions else SWEEP, strip=strip, under=under, events=leaps))
     single = [state for state in states if state.at is None]
     if len(single) > 1:
         marks = [_mark(state, float(i)) for i, state in enumerate(single, 1)]
@@ -139,7 +155,7 @@ def _grouped(states: Iterable[StateDefect]) -> list[tuple[str, list[StateDefect]
 
 def _mark(state: StateDefect, x: float) -> Mark:
     seen = state.verdict == "incoherent"
-    words = f"{state.argument}, {state.state}: {state.verdict}, {_reading(seen, state.relative, state.error, state.limit)}"
+    words = f"{state.argument}, {prettily(state.state)}: {state.verdict}, {_reading(seen, state.relative, state.error, state.limit)}"
     return Mark(x, state.relative, state.error, state.limit, state.verdict, seen, words)
 
 
@@ -152,7 +168,90 @@ def gravest(states: Sequence[StateDefect]) -> list[StateDefect]:
     return sorted(states, key=lambda s: (s.verdict != "incoherent", -s.relative if s.verdict == "incoherent" else -s.limit))[:ROWS]
 
 
+# Findings -------------------------------------------------------------------------------------------------------------
+
+_SEVERAL = {"jump": "leaps", "kink": "leaps of the gradient", "region": "places where the supplied gradient changes its form"}
+_DIGITS = 1e-6  # of a domain: finer than that, a place is not printed in a list
+
+
+@dataclass(frozen=True)
+class Card:
+    """One finding, or several of one kind at one argument, with one sentence for all of them."""
+
+    findings: tuple[Finding, ...]
+    text: str
+
+    @property
+    def first(self) -> Finding:
+        return self.findings[0]
+
+
+def cards(report: Report) -> list[Card]:
+    """The findings in their order, those of places together."""
+    groups: dict[Any, list[Finding]] = {}
+    for i, finding in enumerate(report.findings):
+        key = (finding.kind, finding.severity, finding.where) if finding.kind in _SEVERAL else i
+        groups.setdefault(key, []).append(finding)
+    return [Card(tuple(group), prettily(group[0].text) if len(group) == 1 else _together(report, group)) for group in groups.values()]
+
+
+def _together(report: Report, group: Sequence[Finding]) -> str:
+    """How many, and where."""
+    first, regions = group[0], report.regions.get(group[0].where, ())
+    span = regions[-1].high - regions[0].low if regions else 2.0
+    known = sorted((float(f.numbers["at"]), max(float(f.numbers.get("width", 0.0)), _DIGITS * span)) for f in group if _known(f))
+    places = list(dict.fromkeys(rounded(at, 4 * width) for at, width in known))
+    others = list(dict.fromkeys(at for f in group if not _known(f) for at in _STATE.findall(f.text)))
+    along = "at" if regions or first.kind == "region" else "on sweeps, at t\u00a0=\u00a0"
+    said = [f"{along} {listed(places, 12)}".replace("\u00a0 ", "\u00a0")] if places else []
+    said += [listed([f"at {prettily(state)}" for state in others], 3)] if others else []
+    return f"{len(group)} {_SEVERAL[first.kind]}{', ' if said else ''}{', and '.join(said)}"
+
+
+_STATE = re.compile(r"\bat ((?:the inputs|state \d+ of the domain)\b)")
+
+
+def _known(finding: Finding) -> bool:
+    at = finding.numbers.get("at")
+    return isinstance(at, (int, float)) and math.isfinite(at)
+
+
 # Words and numbers ----------------------------------------------------------------------------------------------------
+
+
+def meaning(report: Report) -> str:
+    """Of the verdict; numbers that are not finite are called so."""
+    first = [state for state in report.states if state.order == 1]
+    if report.verdict is Verdict.INCONCLUSIVE and report.complete and first and all(state.verdict == "outside" for state in first):
+        return "the value or the gradient is not finite (NaN or infinity) around these states, or the function raises there: nothing can be said"
+    return report.meaning
+
+
+def ends(report: Report, name: str) -> list[tuple[str, str]]:
+    """Both ends of each region of an argument, with the digits that are known.
+
+    The ends of the domain are as given, and located places as exact as they were located. Other ends were found between the middles of two tiles, to
+    about a quarter of their distance where both verdicts are clear.
+    """
+    regions = report.regions.get(name, ())
+    if not regions:
+        return []
+    span = regions[-1].high - regions[0].low
+    located = [(float(f.numbers["at"]), float(f.numbers.get("width", 0.0))) for f in report.findings if f.where == name and _known(f)]
+    middles = sorted(state.at for state in report.states if state.argument == name and state.at is not None)
+    words = [pretty(regions[0].low, 6)]
+    for before, after in itertools.pairwise(regions):
+        end = before.high
+        exact = [width for at, width in located if at == end]
+        if exact:
+            words.append(rounded(end, max(4 * min(exact), _DIGITS * span)))
+            continue
+        k = bisect.bisect(middles, end)
+        apart = middles[k] - middles[k - 1] if 0 < k < len(middles) else span / max(len(middles), 1)
+        clear = {before.verdict, after.verdict} == {"coherent", "incoherent"}
+        narrow = min(region.high - region.low for region in (before, after)) / 10  # found inside a tile
+        words.append(f"about {rounded(end, min(apart / 4 if clear else apart, narrow) or span)}")
+    return list(itertools.pairwise([*words, pretty(regions[-1].high, 6)]))
 
 
 def numbers(finding: Finding) -> list[tuple[str, str]]:
@@ -174,7 +273,7 @@ def _shown(value: Any) -> str:
 
 def percent(*shares: float) -> str:
     """One share, or an interval."""
-    return f"{' to '.join(f'{100 * share:.{2 if len(shares) > 1 and share < 0.995 else 3}g}' for share in shares)}\u00a0%"
+    return f"{' to '.join(pretty(100 * share, 2 if len(shares) > 1 and share < 0.995 else 3) for share in shares)}\u00a0%"
 
 
 def snippet(report: Report | RunReport) -> str:

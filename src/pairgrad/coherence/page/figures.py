@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from pairgrad.coherence.page.svg import LARGEST, LEFT, RIGHT, WIDTH, Axis, across, clipped, drawing, frame, line, linear, pretty, tag
+from pairgrad.coherence.page.svg import (
+    LARGEST,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Axis,
+    across,
+    clipped,
+    drawing,
+    frame,
+    line,
+    linear,
+    prettily,
+    pretty,
+    tag,
+)
 from pairgrad.coherence.report import Curve, FieldPicture
 from pairgrad.coherence.scan import Region
 
 MOST = 300  # points of one figure
+EVENTS = {"jump": "the value leaps", "kink": "the gradient leaps, the value does not"}
 
 
 @dataclass(frozen=True)
@@ -39,11 +55,30 @@ class Mark:
     words: str
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where something leaps."""
+
+    kind: str  # "jump" or "kink"
+    x: float
+    words: str
+
+
 # Figures --------------------------------------------------------------------------------------------------------------
 
 
+def finite(values: Iterable[float]) -> bool:
+    """Whether there is anything to draw."""
+    return any(math.isfinite(value) for value in values)
+
+
 def _two_panels(
-    t: Sequence[float], upper: Sequence[tuple[str, Sequence[float]]], lower: Sequence[float], band: float, names: tuple[str, str, str]
+    t: Sequence[float],
+    upper: Sequence[tuple[str, Sequence[float]]],
+    lower: Sequence[float],
+    band: float,
+    names: tuple[str, str, str],
+    events: Sequence[Place] = (),
 ) -> str:
     """Two curves that should agree, and below them what is between them, on its own scale."""
     x = across(t, 0.02)
@@ -52,6 +87,7 @@ def _two_panels(
     parts = frame(x, above, names[0])
     parts += [line(((x(a), above(b)) for a, b in zip(t, values, strict=True)), kind) for kind, values in upper]
     parts += frame(x, below, names[1], label=names[2], up=3)
+    parts += [part for y in (above, below) for part in _lines(events, x, y.end, y.start)]
     if band > 0:
         parts.append(tag("rect", "band", x=x.start, y=below(band), width=x.end - x.start, height=max(1.0, below(-band) - below(band))))
     parts.append(tag("path", "zero", d=f"M{x.start:.1f} {below(0):.1f}H{x.end:.1f}"))
@@ -62,8 +98,25 @@ def _two_panels(
     return drawing(386, parts, f"{names[0]}, and {names[1]}, against {names[2]}")
 
 
-def curve_figure(curve: Curve, scanned: bool) -> Figure:
-    """Work and energy along one segment."""
+def _lines(events: Sequence[Place], x: Axis, top: float, bottom: float) -> list[str]:
+    """A line from top to bottom at every leap."""
+    return [
+        tag("path", f"event v-{event.kind}", tag("title", "", escape(event.words)), d=f"M{x(event.x):.1f} {top:.1f}V{bottom:.1f}")
+        for event in events
+    ]
+
+
+def _event_key(events: Sequence[Place]) -> list[tuple[str, str]]:
+    return [(f"event v-{kind}", EVENTS[kind]) for kind in EVENTS if any(event.kind == kind for event in events)]
+
+
+def curve_figure(curve: Curve, scanned: bool, events: Sequence[Place] = ()) -> Figure:
+    """Work and energy along one segment; `events` outside of it are left out."""
+    place = prettily(curve.state)
+    title, name = f"At {place}" if scanned else f"{curve.argument}, at {place}", f"{curve.argument} ({curve.verdict})"
+    if not (finite(curve.value) and finite(curve.work)):
+        return Figure(title, "", "Not drawn: the value or the gradient is nowhere finite along this line.", name=name)
+    events = [event for event in events if min(curve.t) <= event.x <= max(curve.t)]
     residual = [a - b for a, b in zip(curve.value, curve.work, strict=True)]
     label = clipped(curve.argument) if scanned else f"position, in sizes of {clipped(curve.argument)}"
     svg = _two_panels(
@@ -72,25 +125,28 @@ def curve_figure(curve: Curve, scanned: bool) -> Figure:
         residual,
         curve.allowance,
         ("change of the value", "residual: value less work", label),
+        events,
     )
     drift = max((abs(r) for r in residual if math.isfinite(r)), default=math.nan)
     told = "leaves it" if drift > curve.allowance else "stays in it"
     thin = " and too thin to be seen here" if drift > 100 * curve.allowance else ""
     return Figure(
-        title=f"At {curve.state}" if scanned else f"{curve.argument}, at {curve.state}",
+        title=title,
         svg=svg,
         caption=(
             "How to read it: a residual that is flat, inside the band, means coherent; one that drifts out of it means that the gradient is not that of the "
             "value. "
-            f"The band, ±\u00a0{pretty(curve.allowance)}{thin}, is what noise alone may do; here the residual {told}."
+            f"The band, ±\u00a0{pretty(curve.allowance)}{thin}, is what noise alone may do; here the residual {told}. "
+            "If the function has several outputs, the value is a random combination of them."
         ),
         key=(
             ("value", "change of the value, from the middle"),
             ("work", "the supplied gradient, added up"),
             ("difference", "residual"),
             ("band", "allowance for noise"),
+            *_event_key(events),
         ),
-        name=f"{curve.argument} ({curve.verdict})",
+        name=name,
     )
 
 
@@ -122,8 +178,13 @@ def defect_figure(
     strip: Sequence[tuple[float, float, str, str]] = (),
     under: str = "",
     whole: bool = False,
+    events: Sequence[Place] = (),
 ) -> Figure:
     """Relative defects with error bars, and limits where none was seen; `strip`: (low, high, class, words), drawn under the axis."""
+    if not finite(_height(mark) for mark in marks):
+        return Figure(
+            title, "", f"Not drawn: {_NOWHERE if all(m.verdict == 'outside' for m in marks) else 'no line here gave a finite number.'}"
+        )
     inside = [mark for mark in marks if strip[0][0] <= mark.x <= strip[-1][1]] if strip else list(marks)
     shown = thinned(inside)
     heights = [h for m in shown for h in (_height(m), m.limit if m.seen else 0.0) if 1 / LARGEST < h < LARGEST]
@@ -147,12 +208,17 @@ def defect_figure(
                 height=11,
             )
         )
+    events = [event for event in events if x.low - _SLACK * (x.high - x.low) <= event.x <= x.high + _SLACK * (x.high - x.low)][:MOST]
+    parts += _lines(events, x, y.end, y.start)
+    if strip:
+        parts += [tag("path", f"place {kind}", d=f"M{x(event.x):.1f} 236V249") for event in events for kind in ("gap", f"v-{event.kind}")]
     parts += [_mark(mark, x(mark.x), y) for mark in shown]
     seen = list(dict.fromkeys(mark.verdict for mark in shown if mark.seen))
     key = [(f"dot v-{verdict}", f"{verdict}: defect, with its error") for verdict in seen]
     key += [("floor", "the smallest defect that would have shown there")] if seen else []
     for verdict in dict.fromkeys(mark.verdict for mark in shown if not mark.seen):
         key.append((f"limit v-{verdict}", _LIMIT.get(verdict, f"{verdict}: the smallest defect that would show")))
+    key += _event_key(events)
     left_out = f" Of {len(inside):,} readings {len(shown)} are drawn: of each stretch the gravest." if len(shown) < len(inside) else ""
     left_out += f" Outside these ends were {len(marks) - len(inside):,} more." if len(inside) < len(marks) else ""
     return Figure(
@@ -164,7 +230,12 @@ def defect_figure(
     )
 
 
-_LIMIT = {"unresolved": "unresolved: only a defect above this would show", "outside": "outside the domain of the function"}
+_LIMIT = {
+    "unresolved": "unresolved: only a defect above this would show",
+    "outside": "outside the domain of the function: not finite there",
+}
+_NOWHERE = "the value or the gradient is not finite (NaN or infinity) on any of these lines, or the function raises there."
+_SLACK = 1e-6  # of an axis: leaps at its ends are located on either side of them
 
 
 def _mark(mark: Mark, x: float, y: Axis) -> str:
@@ -178,8 +249,9 @@ def _mark(mark: Mark, x: float, y: Axis) -> str:
     return limit + bar + tag("circle", f"dot v-{mark.verdict}", words, cx=x, cy=y(mark.relative), r=3.0)
 
 
-def region_strip(regions: Sequence[Region]) -> list[tuple[float, float, str, str]]:
-    return [(r.low, r.high, f"v-{r.verdict}", f"{pretty(r.low, 6)} to {pretty(r.high, 6)}: {r.verdict}") for r in regions]
+def region_strip(regions: Sequence[Region], ends: Sequence[tuple[str, str]]) -> list[tuple[float, float, str, str]]:
+    """`ends`: of each region, in words."""
+    return [(r.low, r.high, f"v-{r.verdict}", f"{low} to {high}: {r.verdict}") for r, (low, high) in zip(regions, ends, strict=True)]
 
 
 # The field ------------------------------------------------------------------------------------------------------------
@@ -192,6 +264,8 @@ Vectors = Sequence[Sequence[tuple[float, float]]]
 
 
 def picture_figure(picture: FieldPicture) -> Figure:
+    if not finite(part for row in picture.supplied for pair in row for part in pair):
+        return Figure(f"Against {clipped(picture.axes[0])}", "", "Not drawn: the gradient is nowhere finite here.")
     return _slopes(picture) if len(picture.y) == 1 else _field(picture)
 
 

@@ -35,10 +35,20 @@ def power(exponent: int) -> str:
     return "10" + str(exponent).translate(_RAISED)
 
 
+def rounded(value: float, unit: float) -> str:
+    """A number to a multiple of a power of ten that is at most `unit`."""
+    if not (math.isfinite(value) and 0 < unit < math.inf):
+        return pretty(value, 6)
+    least = math.floor(math.log10(unit) + 1e-9)
+    return pretty(round(value, -least), 16)
+
+
 def prettily(text: str) -> str:
-    """A sentence with its numbers in powers of ten."""
+    """A sentence with its numbers in powers of ten, one kind of minus, and no break beside a sign."""
     found = r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]\d+)(?![\w.]*\w)"
-    return re.sub(found, lambda m: f"{m[1].replace('-', '−')}\u00a0×\u00a0{power(int(m[2]))}", text).replace("± ", "±\u00a0")
+    text = re.sub(found, lambda m: f"{m[1]}\u00a0×\u00a0{power(int(m[2]))}", text)
+    text = re.sub(r"(?<![\w.)\]/-])-(?=\d+(?:\.\d+)?(?![\w.]*\w))", "−", text)
+    return text.replace(" = ", "\u00a0=\u00a0").replace("± ", "±\u00a0")
 
 
 # Drawing --------------------------------------------------------------------------------------------------------------
@@ -171,14 +181,37 @@ def frame(x: Axis, y: Axis, name: str, *, label: str = "", gap: float = 0.0, acr
 # Small bars -----------------------------------------------------------------------------------------------------------
 
 
+_BAR = 200.0  # its length
+
+
 def share_bar(share: float, low: float | None = None, high: float | None = None) -> str:
-    """A share between 0 and 1, with its interval."""
-    parts = [tag("rect", "rail", x=0.0, y=2.0, width=100.0, height=6.0), tag("rect", "fill", x=0.0, y=2.0, width=100 * share, height=6.0)]
+    """A share, with its interval. The bar ends at 1; a mark says where a share goes on."""
+    parts = _filled(share)
     if low is not None and high is not None and high > low:
-        parts.append(tag("path", "whisker", d=f"M{100 * low:.1f} 5H{100 * high:.1f}M{100 * low:.1f} 1V9M{100 * high:.1f} 1V9"))
-    return f'<svg class="small" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
+        ends = [_BAR * min(max(end, 0.0), 1.0) for end in (low, high)]
+        parts.append(tag("path", "whisker", d=f"M{ends[0]:.1f} 5H{ends[1]:.1f}M{ends[0]:.1f} 1V9M{ends[1]:.1f} 1V9"))
+    return _bar(parts, ((0.0, "0"), (0.5, "50\u00a0%"), (1.0, "100\u00a0%")))
 
 
 def defect_bar(defect: float) -> str:
-    """A relative defect between 1e-13 and 1, by its logarithm."""
-    return share_bar(min(1.0, max(0.0, 1 + math.log10(defect) / 13)) if defect > 0 else 0.0)
+    """A relative defect between 1e-12 and 1, by its logarithm."""
+    share = 1 + math.log10(defect) / -_LEAST if defect > 0 else 0.0
+    return _bar(_filled(share), [(1 - k / _LEAST, power(k) if k else "1") for k in range(_LEAST, 1, 4)])
+
+
+_LEAST = -12  # power of ten at which the bar of a defect begins
+
+
+def _filled(share: float) -> list[str]:
+    shown = min(max(share, 0.0), 1.0) if share == share else 0.0
+    parts = [tag("rect", "rail", x=0.0, y=2.0, width=_BAR, height=6.0), tag("rect", "fill", x=0.0, y=2.0, width=_BAR * shown, height=6.0)]
+    if share > 1:
+        parts.append(tag("path", "beyond", d=f"M{_BAR + 2:.1f} 1l4 4l-4 4M{_BAR + 7:.1f} 1l4 4l-4 4"))
+    return parts
+
+
+def _bar(parts: list[str], ticks: Iterable[tuple[float, str]]) -> str:
+    for at, words in ticks:
+        parts.append(tag("path", "axis", d=f"M{_BAR * at:.1f} 8V11"))
+        parts.append(text(words, _BAR * at, 21.0, "start" if at == 0 else "end" if at == 1 else "middle"))
+    return f'<svg class="small" viewBox="0 0 {_BAR + 14:g} 24" aria-hidden="true">{"".join(parts)}</svg>'

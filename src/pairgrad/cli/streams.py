@@ -1,0 +1,70 @@
+"""Standard output and standard error of a command whose exit code means something: trouble with them must not change it by accident."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more. Rich would end the program here, with code 1."""
+        silence(self)
+
+
+class Streams:
+    """Where a command writes. What nobody reads any more is dropped; any other trouble with standard output is told once.
+
+    Attributes:
+        out, err: consoles.
+        lost: whether something could not be written to standard output that somebody might have read.
+    """
+
+    def __init__(self, command: str) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # an old locale knows few characters
+        self._command = command
+        self.out, self.err = _Console(highlight=False), _Console(stderr=True, highlight=False)
+        self.lost = False
+
+    def show(self, text: Any, *, err: bool = False) -> None:
+        """Something for rich to print, in lines of any length."""
+        console = self.err if err else self.out
+        with self._writing(console):
+            console.print(text, soft_wrap=True)
+
+    def line(self, text: str, *, err: bool = False) -> None:
+        """A line as it is, for programs to read."""
+        console = self.err if err else self.out
+        with self._writing(console):
+            if not console.quiet:
+                console.file.write(f"{text}\n")
+                console.file.flush()
+
+    @contextlib.contextmanager
+    def _writing(self, console: Console) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            silence(console)
+        except OSError as error:
+            silence(console)
+            if console is self.out:
+                self.lost = True
+                self.line(f"{self._command}: cannot write to standard output: {error.strerror or error}", err=True)
+
+
+def silence(console: Console) -> None:
+    """Nothing more is written there, not even what is still in a buffer when the program ends."""
+    console.quiet = True
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file behind it
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, console.file.fileno())
+        os.close(nothing)
