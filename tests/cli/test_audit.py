@@ -139,17 +139,18 @@ LOSSES = '''
 
     def deaf(x):
         """Hangs, and does not listen to an interruption."""
-        mark("stuck")
+        word = "stuck"
         while True:
             try:
+                mark(word)
                 time.sleep(600)
             except KeyboardInterrupt:
-                mark("swallowed")
+                word = "swallowed"
 
     def mark(word):
         """On the screen and as a file, for who waits."""
-        print(word, flush=True)
         open(f"{word}.mark", "w").close()
+        print(word, flush=True)
 
     def leaves_a_process_behind(x, started=[]):
         if not started:
@@ -299,8 +300,8 @@ def test_an_interruption_keeps_what_was_found(folder):
     out, err = process.communicate(timeout=250)
     assert process.returncode == 1, err
     assert "pairgrad audit: interrupted while looking" in err
-    assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in stuck", err)
-    assert "in stuck; this was found until then:" in err
+    assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in (stuck|mark)\b", err)
+    assert "; this was found until then:" in err
     assert "Traceback" not in err
     assert out.startswith("stuck: incoherent, by 0.2 of the gradient")
     report = Report.from_dict(json.loads((folder / "report.json").read_text()))
@@ -326,7 +327,7 @@ def test_time_over(folder, clock):
     code, out, err = audit("losses:stuck", "--inputs", "randn(2)", "--domain", "-2..2", "--timeout", 3, "--json", "report.json")
     assert code == 1, err
     assert "pairgrad audit: losses:stuck timed out after 3 s while looking" in err
-    assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in stuck", err)
+    assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in (stuck|mark)\b", err)
     assert out.startswith("stuck: incoherent")
     assert not json.loads((folder / "report.json").read_text())["complete"]
 
@@ -401,7 +402,7 @@ def test_what_the_function_started_ends_with_the_audit(folder):
     code, out, err = quick("losses:leaves_a_process_behind", "--inputs", "randn(2)")
     assert code == 0, out + err
     pid = int((folder / "pid").read_text())
-    for _ in range(2000):
+    for _ in range(600):
         if not _is_running(pid):
             return
         time.sleep(0.1)

@@ -213,3 +213,18 @@ def test_module_is_found_behind_a_partial_application():
 
     report = pg.audit(functools.partial(Net().encode, power=2), drawn(4, 3), consequences=False)
     assert {"inner.weight", "inner.bias"} <= {state.argument for state in report.states}
+
+
+@pytest.mark.parametrize("margin", [20.0, 40.0, 90.0])
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
+def test_a_loss_that_is_zero_by_rounding_is_not_accused(margin, noise):
+    """Fitted samples: the value is 0, the gradient 1e-10 and less, and right."""
+    logits = torch.eye(8) * margin + torch.randn(8, 8) * noise
+    report = pg.audit(lambda x: torch.nn.functional.cross_entropy(x, torch.arange(8)), logits, second_order=False, consequences=False)
+    assert report.verdict == "inconclusive"
+
+
+def test_a_value_that_overflows_is_not_accused():
+    report = pg.audit(lambda x: x.exp().sum(), torch.tensor([90.0, 1.0]), second_order=False)
+    assert report.verdict == "inconclusive"
+    assert not any(finding.severity == "alarm" for finding in report.findings)

@@ -456,6 +456,8 @@ def test_leaps_are_drawn():
     assert not drawn_leaps(content.defects(kinks)[0])
     assert [key for key in content.defects(kinks)[0].key if "event" in key[0]] == [("event v-kink", figures.EVENTS["kink"])]
     assert len(drawn_leaps(content.defects(leaping(0.0, regions={}))[0])) == 1
+    decades = dataclasses.replace(scanned(), findings=tuple(map(leap, (-1e-9, 0.5, 0.99, 1.0, 10.0, 1e5, 2e5))))
+    assert drawn_leaps(content.defects(decades)[0]) == pytest.approx([left, left + (right - left) / 5, right], abs=0.06)
     along = curve("kappa", state="kappa = 0.25")
     beside = curve("kappa", state="a place near the inputs")
     shown = content.curves(leaping(0.5, 1.5, curves=(along, beside, curve(state="input 0 = 1"))))
@@ -534,7 +536,7 @@ def test_shares_that_overlap_are_explained():
     page = Page(render(run(node("First", contribution=12.5), node("Second", contribution=0.9), node("Third", contribution=None))))
     assert "can exceed 100 % where parts cancel" in page.text
     assert "1,250 %" in page.text
-    assert "through it: not in that step, or not known" in page.text
+    assert "through it: not in the step kept, or not known" in page.text
     assert len(page.all("path", **{"class": "beyond"})) == 1
 
 

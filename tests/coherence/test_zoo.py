@@ -1,7 +1,7 @@
 """The auditor against pairs of functions, one right and one broken: it accuses every broken one and no right one.
 
-The ordinary run looks at two seeds with the least effort, without consequences, which the verdict does not depend on, and at second derivatives for one of the
-seeds; the slow one looks at twenty seeds with ordinary effort. The functions that are right are right in both dtypes; the broken ones are tried where they are
+The ordinary run looks at one seed with the least effort, without consequences, which the verdict does not depend on; the slow one looks at twenty seeds with
+ordinary effort. The functions that are right are right in both dtypes; the broken ones are tried where they are
 broken.
 """
 
@@ -22,7 +22,7 @@ RIGHT = [(specimen, dtype) for specimen in ZOO for dtype in (torch.float64, torc
 ]
 BROKEN = [(specimen, dtype) for specimen in (*ZOO, *HALF) for dtype in specimen.dtypes]
 
-SEEDS, MANY_SEEDS = (0, 1), range(20)
+SEEDS, MANY_SEEDS = (0,), range(20)
 
 # What a declaration can account for. Edits in place, backwards that change from call to call and NaN are never wanted.
 DECLARABLE = {"defect", "no-gradient", "straight-through", "not-linear", "second-order"}
@@ -68,7 +68,6 @@ def _name(case: object) -> str:
 
 
 def _audit(specimen: Specimen, make: str, dtype: torch.dtype, seed: int, effort: str) -> Report:
-    second_order = effort != "quick" or seed == 0 or "double backward" in specimen.kind
     return audit(
         getattr(specimen, make)(),
         specimen.inputs(seed, dtype),
@@ -76,7 +75,6 @@ def _audit(specimen: Specimen, make: str, dtype: torch.dtype, seed: int, effort:
         dtype=dtype,
         seed=seed,
         effort=effort,
-        second_order=second_order,
         consequences=False,
     )
 

@@ -1,6 +1,7 @@
 """The pytest plugin: what --coherence records, tells, writes and fails; the marker; the fixture; xdist; and that it weighs nothing when not used."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -179,10 +180,42 @@ def test_one_page(run, pytester):
 
 
 def test_a_file_that_cannot_be_written_is_told(run, pytester):
-    (pytester.path / "taken").write_text("")
-    result = run(RIGHT, "--coherence-json=taken/report.json")
+    """The place is fine when the session begins."""
+    taken = "def test_takes_the_place():\n    open('out', 'w').close()\n"
+    result = run(RIGHT + taken, "--coherence-json=out/report.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["--coherence-json=taken/report.json could not be written: *", "coherence: FAILED"])
+    result.stdout.fnmatch_lines(["--coherence-json=out/report.json could not be written: *", "coherence: FAILED"])
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--coherence-seconds=-1", "--coherence-seconds must be a number > 0, got -1"),
+        ("--coherence-seconds=0", "--coherence-seconds must be a number > 0, got 0"),
+        ("--coherence-seconds=nan", "--coherence-seconds must be a number > 0, got nan"),
+        ("--coherence-json=taken/report.json", "--coherence-json=taken/report.json cannot be written: taken is not a folder"),
+        ("--coherence-json=folder", "--coherence-json=folder cannot be written: it is a folder"),
+        ("--coherence-html=taken", "--coherence-html=taken cannot be written: it is a file, not a folder"),
+        ("--coherence-html=taken/deep/pages", "--coherence-html=taken/deep/pages cannot be written: taken is not a folder"),
+        ("--coherence-html=folder/x.html/y.html", "cannot be written: permission denied for folder"),
+    ],
+)
+def test_options_that_make_no_sense_are_told_before_anything_runs(run, pytester, monkeypatch, option, message):
+    (pytester.path / "taken").write_text("")
+    (pytester.path / "folder").mkdir()
+    access = os.access  # the tests may run as root, who may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "folder" and access(path, mode))
+    result = run(RIGHT, "--coherence", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in result.stderr.str()
+    assert "passed" not in result.stdout.str()
+
+
+def test_an_interrupted_session_says_that_nothing_was_audited(pytester):
+    pytester.makepyfile(test_it=FUNCTIONS + WRONG + "\ndef test_interrupt():\n    raise KeyboardInterrupt\n")
+    result = pytester.runpytest_subprocess(*QUICK, "--coherence")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*= coherence =*", "not audited: the session was interrupted"])
 
 
 def test_collecting_audits_nothing(run):
@@ -341,6 +374,14 @@ def test_with_xdist(pytester, monkeypatch):
         ]
     )
     assert len(json.loads((pytester.path / "report.json").read_text())["audits"]) == 1
+
+
+def test_a_worker_of_xdist_that_dies(pytester, monkeypatch):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    pytester.makepyfile(test_it=FUNCTIONS + WRONG + "\ndef test_dies():\n    import os\n    os._exit(1)\n")
+    result = pytester.runpytest_subprocess(*QUICK, "-n", "1", "--coherence")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*= coherence =*", "worker gw0 died; what it recorded is lost", "coherence: FAILED"])
 
 
 def test_switched_off(run):

@@ -87,7 +87,7 @@ def test_under_pytest(pytester, monkeypatch):
     assert "test_vmap is left out: no rule yet" in shown
     assert "`domain` is not declared" in shown
     assert "TestMine::test_without_case[1] PASSED" in shown
-    assert "Capped.apply is incoherent" in shown
+    assert "Capped.apply: incoherent" in shown
     assert "What to do:" in shown
     assert "Base::" not in shown
     assert "CoherenceTests::" not in shown
@@ -177,6 +177,68 @@ def test_keywords_and_what_is_not_differentiated():
 def test_leaving_a_test_out_needs_its_name_and_a_reason(attributes, message):
     with pytest.raises((TypeError, ValueError), match=message):
         declared(function=torch.sinh, **attributes)
+
+
+@pytest.mark.parametrize("where", ["inputs", "states", "domain"])
+def test_a_class_without_a_function_is_refused(where):
+    """All of its tests would be skipped."""
+    attributes = {"fn": broken.Capped.apply, where: {"a": broken.X}}
+    with pytest.raises(TypeError, match=f"TestTypo declares `{where}`, but not `function`"):
+        type("TestTypo", (CoherenceTests,), attributes)
+    base = type("Shared", (CoherenceTests,), attributes)  # to be inherited from
+    with pytest.raises(TypeError, match="Shared must declare `function`"):
+        base.check()
+    with pytest.raises(TypeError, match="TestTypo declares"):
+        type("TestTypo", (base,), {})
+    type("TestRight", (base,), {"function": broken.Capped.apply})
+    type("TestBase", (CoherenceTests,), {"nan": "value"})
+    with pytest.raises(TypeError, match="CoherenceTests must declare `function`"):
+        CoherenceTests.check()
+
+
+def test_a_class_without_a_function_is_refused_when_collected(pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeini("[pytest]\npython_classes = Check*\n")
+    text = "import torch\nfrom pairgrad.testing import CoherenceTests\n\nclass CheckMine(CoherenceTests):\n    fn = torch.sinh\n    inputs = torch.ones(2)\n"
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", pytester.makepyfile(test_typo=text))
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*CheckMine declares `inputs`, but not `function`*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("dtype", (torch.float32,), "dtypes"),
+        ("domian", (-1, 1), "domain"),
+        ("tolerence", 0.1, "tolerance"),
+        ("allowed", ("jump",), "allow"),
+        ("refrence", torch.sinh, "reference"),
+        ("refrence", lambda x: x, "reference"),
+        ("batch", (0,), "batched"),
+    ],
+)
+def test_an_attribute_that_is_misspelt_is_refused(name, value, meant):
+    with pytest.raises(TypeError, match=f"TestDeclared.{name} is nothing that the tests read: did you mean `{meant}`"):
+        declared(function=torch.sinh, **{name: value})
+
+
+def test_attributes_and_methods_of_the_users_own():
+    def batch(self):
+        return 3
+
+    class Domains:
+        pass
+
+    declared(function=torch.sinh, model=3, mode="a", dim=2, scale=1.0, _dtype=torch.float32, batch=batch, Domains=Domains)
+
+
+def test_a_failure_says_what_to_do_and_not_how_audits_are_made():
+    messages = list(filter(None, outcomes(broken.TestFactor)["test_coherent"]))
+    assert messages
+    for message in messages:
+        assert "What to do:" in " ".join(message.split())
+        assert "How it was found" not in message
+        assert " ".join(message.split()).count("the supplied gradient is off by") == 1
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class CoherenceMonitor:
         >>> with pg.CoherenceMonitor(every=10) as monitor:
         ...     for step in range(20):
         ...         model(torch.randn(4, 3)).square().mean().backward()
-        ...         monitor.step()
+        ...         _ = monitor.step()
         >>> monitor.report.nodes  # no custom backward on the way
         ()
     """

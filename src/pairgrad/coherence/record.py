@@ -260,6 +260,8 @@ class _RunAudit:
             notes.append(kept.trouble)
         if kept.refused and not seen:
             notes.append(f"a visit takes {kept.largest / 2**20:.3g} MiB, more than memory allows")
+        elif (kept.name, kept.location) in self._recorder.left_out:
+            notes.append("left out since an earlier look: it keeps state of its own between calls")
         elif not seen:
             notes.append("no state was kept")
         return NodeReport(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pairgrad.coherence.differences import Difference, difference
 from pairgrad.coherence.limits import SMALLEST_EFFECT, TELLING
-from pairgrad.coherence.panel import Panel, measure
+from pairgrad.coherence.panel import Panel, measure, work_and_energy
 from pairgrad.coherence.path import Line
 
 _LOST = 8.0  # units in the last place of the largest value on a line below which steps of the value are its rounding
@@ -162,8 +162,9 @@ def stepwise(line: Line, found: Reading, halves: Sequence[float]) -> Reading | N
     """
     assert found.panel is not None
     short = found.panel
-    if short.relative >= STEPS_LIKE:
-        stands_still = abs(short.work + short.residual) <= 2 * short.rounding
+    few = _few_values(line, short)
+    if short.relative >= STEPS_LIKE or few:
+        stands_still = few or abs(short.work + short.residual) <= 2 * short.rounding
         scale = max(line.largest, line.reference) if stands_still else line.largest
         if abs(short.residual) <= _LOST * line.epsilon * scale:
             return replace(found, verdict="unresolved")
@@ -184,6 +185,11 @@ def stepwise(line: Line, found: Reading, halves: Sequence[float]) -> Reading | N
                 return replace(long, verdict="unresolved", event=event)
             return replace(long, verdict="stepwise", event=event)
     return None
+
+
+def _few_values(line: Line, panel: Panel) -> bool:
+    """Whether the value takes three values at most along a segment, as one that is lost to rounding does: 0 and a unit in the last place of what is inside."""
+    return len({float(value) for value in work_and_energy(line, panel)[1]}) <= 3
 
 
 def _is_wide(line: Line, event: Event, panel: Panel) -> bool:

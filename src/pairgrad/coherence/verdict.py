@@ -28,7 +28,7 @@ MEANING = {
     Verdict.KINK: "the gradient is right on both sides of places where it leaps and the value does not, as with relu or abs",
     Verdict.NOT_REENTRANT: "a second call or a second backward at the same state gives another result, or an argument is edited in place",
     Verdict.STRAIGHT_THROUGH: "the value moves in steps that the gradient ignores, and over long distances the two agree: a straight-through estimator",
-    Verdict.INCONCLUSIVE: "the value is too rough, too noisy or too flat at these states to say anything",
+    Verdict.INCONCLUSIVE: "the value is too rough, too noisy, too flat or not finite at these states to say anything",
 }
 
 # Likely causes and remedies, by kind of finding.

@@ -527,9 +527,13 @@ class CoherenceTests:
 
 
 def _advice(report: Report) -> str:
-    """The findings that need something to be done, in plain words; what else was found is in the report."""
-    whole = report.explain().split("\n\n")[:-1]  # the last paragraph is on how audits are made
-    return "\n\n".join([whole[0], *(part for part in whole[1:] if "What to do" in " ".join(part.split()))])
+    """Causes and remedies, each once: what they are for stands in the report."""
+    parts = [f"It is declared as {report.intent!r}, but what was measured is not only that."] if report.intent else []
+    for finding in report.findings:
+        if finding.severity == "alarm" and finding.causes:
+            causes = "; ".join(f"({letter}) {cause}" for letter, cause in zip("abcdef", finding.causes, strict=False))
+            parts.append(f"Likely causes: {causes}.\nWhat to do: {finding.remedy}.")
+    return "\n".join(dict.fromkeys(parts)) or report.explain()
 
 
 def _is_nothing(value: Any) -> bool:

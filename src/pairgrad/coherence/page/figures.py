@@ -208,7 +208,8 @@ def defect_figure(
                 height=11,
             )
         )
-    events = [event for event in events if x.low - _SLACK * (x.high - x.low) <= event.x <= x.high + _SLACK * (x.high - x.low)][:MOST]
+    below, above = (_SLACK * x.low, _SLACK * x.high) if x.log else (_SLACK * (x.high - x.low),) * 2
+    events = [event for event in events if x.low - below <= event.x <= x.high + above][:MOST]
     parts += _lines(events, x, y.end, y.start)
     if strip:
         parts += [tag("path", f"place {kind}", d=f"M{x(event.x):.1f} 236V249") for event in events for kind in ("gap", f"v-{event.kind}")]
