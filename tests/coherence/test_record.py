@@ -215,6 +215,7 @@ def test_a_node_that_hands_on_a_gradient_is_judged_by_the_loss():
     assert report.passed, report
     assert report.loss.passed
     assert HANDS_ON in {node.note for node in report.nodes}
+    assert len(recording._recorder.visits()[0].arguments) > 5  # among them objects with a long description
     with pg.record(loss=False) as recording:
         run()
     report = recording.audit()
@@ -507,6 +508,27 @@ def test_autocast_is_that_of_the_visit():
             y.float().sum().backward()
     (node,) = recording.audit().nodes
     assert node.passed, node
+
+
+def test_arguments_are_described_in_few_words():
+    class Table:
+        def __repr__(self):
+            return "a row\n" * 1000
+
+    class Looked(Function):
+        @staticmethod
+        def forward(ctx, x, table):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            return 2 * grad_output, None
+
+    with pg.record(loss=False) as recording:
+        Looked.apply(torch.ones(2, requires_grad=True), Table()).sum().backward()
+    (state,) = recording.audit().nodes[0].states
+    assert len(state.arguments) < 200
+    assert state.arguments.startswith("a float32 tensor of shape (2,) on cpu, a row a row")
 
 
 def test_clear_begins_anew():

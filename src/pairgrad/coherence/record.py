@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ STATES = 24
 MEMORY = 256 * 2**20
 SECONDS = 120.0
 DECLARED = 4  # states looked at of a function with a declared intent: to see that it does what it says takes long
+_WIDTH = 80  # of the description of an argument
 STATEFUL = "it depends on something else too"
 HANDS_ON = "it hands on a gradient computed beforehand: only the loss tells whether that is right"
 WHOLE = 2  # visits of each function with what the backward got and returned, and audited with the full effort
@@ -117,7 +119,11 @@ class Recording:
                 "this recording is running already: leave its with block before you enter it again, or take another pairgrad.record()"
             )
         self._recorder.__enter__()
-        self._begin_tape()
+        try:
+            self._begin_tape()
+        except BaseException:
+            self._recorder.__exit__()
+            raise
         self._entered = True
         return self
 
@@ -237,7 +243,7 @@ class _RunAudit:
                 fn, arguments, effort=effort, second_order=False, consequences=False, intent=intent, seed=self._seed, progress=check
             )
 
-        described = ", ".join(map(describe, visit.arguments))
+        described = ", ".join(textwrap.shorten(describe(argument), _WIDTH, placeholder=" ...") for argument in visit.arguments)
         try:
             report = alone(visit, look)
         except _TimeIsUp:
