@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.auditor import __main__ as command
-from benchmarks.auditor import comparison, cost, library
+from benchmarks.auditor import comparison, cost, example, library, recording
 
 from tests.coherence import library_functions
 
@@ -188,9 +188,14 @@ def test_exit_code_and_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cl
     monkeypatch.setattr(library, "sweep", lambda functions, seeds: [])
     monkeypatch.setattr(library, "page", lambda entries, command: f"{command}\n")
     monkeypatch.setattr(library, "false_alarms", lambda entries: alarms)
+    monkeypatch.setattr(recording, "measure", lambda say: ())
+    monkeypatch.setattr(recording, "page", lambda command: f"{command}\n")
+    monkeypatch.setattr(recording, "good", lambda: True)
+    monkeypatch.setattr(example, "make", lambda folder: [folder / "audit-example.html"])
     assert command.main(["all", "--seeds", "3", "--output", str(tmp_path)]) == code
     assert (tmp_path / "auditor-comparison.md").read_text() == "python -m benchmarks.auditor comparison --seeds 3\n"
     assert (tmp_path / "auditor-library.md").read_text() == "python -m benchmarks.auditor library --seeds 3\n"
+    assert (tmp_path / "auditor-recording.md").read_text() == "python -m benchmarks.auditor recording\n"
 
 
 def test_the_comparison_in_docs_has_the_present_zoo() -> None:

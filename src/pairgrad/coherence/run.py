@@ -79,7 +79,7 @@ class NodeReport:
     @property
     def decided(self) -> int:
         """At how many states it could be judged."""
-        return sum(state.verdict != Verdict.INCONCLUSIVE for state in self.states)
+        return sum(state.verdict != Verdict.INCONCLUSIVE for state in self.states) if self.states else self.looked
 
     @property
     def headline(self) -> str:
