@@ -175,7 +175,9 @@ def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterab
     """Raises an AssertionError with the whole report unless the audit passes; returns the report if it does.
 
     Args:
-        fn, inputs, **options: as for [`audit`][pairgrad.audit].
+        fn: as for [`audit`][pairgrad.coherence.audit.audit].
+        inputs: likewise.
+        options: likewise.
         allow: further verdicts that pass, such as "jump" or "inconclusive".
 
     Examples:

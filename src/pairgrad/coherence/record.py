@@ -91,7 +91,7 @@ def record(*, states: int = STATES, memory: int = MEMORY, loss: bool = True, see
 
 
 class Recording:
-    """What [`record`][pairgrad.record] gives: a context manager that can be entered again to go on, and then audited."""
+    """What [`record`][pairgrad.coherence.record.record] gives: a context manager that can be entered again to go on, and then audited."""
 
     def __init__(self, *, states: int = STATES, memory: int = MEMORY, loss: bool = True, seed: int = 0) -> None:
         self._states = integer_at_least("states", states, 1)
@@ -169,7 +169,7 @@ class Recording:
         """Audits every function that was met, alone, at the states kept, and the loss of the step that was kept.
 
         Args:
-            effort: as for [`audit`][pairgrad.audit], at the first states of each function; the others get one line for each argument.
+            effort: as for [`audit`][pairgrad.coherence.audit.audit], at the first states of each function; the others get one line for each argument.
             seconds: after this time no further state is begun, and the loss is left where it is; each function is looked at once in any case. None: as long
                 as it takes.
             progress: called before each state with a [`RunProgress`][pairgrad.coherence.RunProgress]; without it, a line on the terminal, if there is one.

@@ -77,7 +77,7 @@ class FieldPicture:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The result of [`audit`][pairgrad.audit].
+    """The result of [`audit`][pairgrad.coherence.audit.audit].
 
     Attributes:
         name: of the callable.

@@ -15,7 +15,8 @@ class CoherenceCallback(_Callback):
     """Watches the custom backwards of a fit, and sends the scalars to the loggers of the trainer.
 
     Args:
-        every, **options: as for [`CoherenceMonitor`][pairgrad.CoherenceMonitor], except `log`.
+        every: steps between two looks.
+        options: as for [`CoherenceMonitor`][pairgrad.CoherenceMonitor], except `log`.
 
     Attributes:
         monitor: the monitor, with its `report` and `rows`.

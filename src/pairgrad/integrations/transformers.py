@@ -17,7 +17,9 @@ class CoherenceCallback(_Callback):
     A trainer gives its callbacks no way to its loggers; pass `writer=SummaryWriter(...)`, `log=wandb.log` or `csv=...` to have the scalars there.
 
     Args:
-        every, **options: as for [`CoherenceMonitor`][pairgrad.CoherenceMonitor]; steps are those of the optimizer.
+        every: steps of the optimizer between two looks.
+        log: as for [`CoherenceMonitor`][pairgrad.CoherenceMonitor].
+        options: likewise.
 
     Attributes:
         monitor: the monitor, with its `report` and `rows`.

@@ -64,7 +64,7 @@ class CoherenceTests:
 
     Attributes:
         function: the callable under test: a function, `Function.apply`, an `nn.Module`, a custom op.
-        inputs: its arguments, as [`audit`][pairgrad.audit] takes them: one state.
+        inputs: its arguments, as [`audit`][pairgrad.coherence.audit.audit] takes them: one state.
         states: several of them, `{name: inputs}`, instead of `inputs`.
         dtypes: the dtypes it is tested in; floating-point arguments are converted.
         domain: where else to look, as for `audit`; without it, `test_coherent_over_domain` is skipped.
