@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 
 import pairgrad as pg
-from pairgrad.coherence import CoherenceWarning, IncoherentBackward
+from pairgrad.coherence import CoherenceWarning, IncoherentBackward, RunReport, Verdict
 from pairgrad.coherence.monitor import COLUMNS
 from tests.coherence.training import same, train
 
@@ -154,14 +154,14 @@ def test_looks_take_no_more_than_their_share(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("pairgrad.coherence.monitor.time.perf_counter", lambda: now[0])
     monitor = pg.CoherenceMonitor(every=1, states=1, share=0.1, reaction="ignore")
-    looks = []
+    looks, nothing = [], RunReport(Verdict.COHERENT, True, (), None, "", 0)
 
-    def look(step):
-        looks.append(now[0])
+    def audit(**options):
+        looks.append(options["seconds"])
         now[0] += 5.0
-        monitor._spent += 5.0
+        return nothing
 
-    monkeypatch.setattr(monitor, "look", look)
+    monkeypatch.setattr(monitor._recording, "audit", audit)
     for _ in range(200):
         now[0] += 1.0
         monitor.step()
