@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-learning bench-peers sharpness accuracy audit-pages evidence docs clean
+.PHONY: help setup demo test test-all lint format bench bench-learning bench-distributions bench-mixture bench-peers examples sharpness accuracy audit-pages evidence docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,16 @@ bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
 bench-learning: $(BENCH_STAMP)  ## measure time, memory and accuracy of the learning step, for the documentation
 	$(BIN)/python -m benchmarks.learning $(ARGS)
 	$(BIN)/python -m benchmarks.learning.accuracy
+
+bench-distributions: $(BENCH_STAMP) bench-peers  ## compare the distribution with scipy and TensorFlow Probability, and write docs/distribution-benchmarks.md
+	$(BIN)/python -m benchmarks.distribution $(ARGS)
+
+bench-mixture: $(BENCH_STAMP)  ## time an iteration of EM against its two matrix products
+	$(BIN)/python -m benchmarks.mixture $(ARGS)
+
+examples: $(SETUP_STAMP)  ## run the examples: the hyperspherical autoencoder and the clustering of text
+	$(BIN)/python examples/hyperspherical_vae.py $(ARGS)
+	$(BIN)/python examples/text_clustering.py
 
 sharpness: $(SETUP_STAMP)  ## measure how much of each learning certificate is used up and write docs/certificate-sharpness.md
 	$(BIN)/python -m benchmarks.learning.certificates $(ARGS)

@@ -24,7 +24,6 @@ ALL = (*COHERENT, "original", "log-miller", "reference")
 
 # In roundings u of the dtype. Value: the bracket, the distance and their sum are rounded once or twice each, and a coordinate of the direction, wrong
 # by 1.5 u of itself, moves kappa |mu - t|^2 / 2 by kappa |mu - t| u; the length, wrong by 2 u of itself, moves the bracket by kappa (1 - R) u.
-# In float64 the bracket has the rounding of kappa, from Phi(kappa) - kappa.
 VALUE_ROUNDINGS = 4
 # Gradient, relative to |mu_i| + |t_i|: direction, difference, slope (up to 7 u), the projection and the length of a rounded target.
 GRADIENT_ROUNDINGS = 12
@@ -70,8 +69,9 @@ class Truth:
             else:
                 self.by_prediction = [kappa / length * (cos * m - c) for m, c in zip(mu, t, strict=True)]
 
-    def value_scale(self, dtype: torch.dtype) -> mpmath.mpf:
-        return self.terms + self.kappa * (self.distance + self.complement if dtype == torch.float32 else 1)
+    def value_scale(self) -> mpmath.mpf:
+        area = abs(bessel(len(self.mu), 0.0)[0])  # the bracket is log |S| less kappa - Phi(kappa)
+        return self.terms + area + self.kappa * (self.distance + self.complement)
 
 
 def states(dim: int, dtype: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -95,7 +95,7 @@ def test_values_and_gradients_of_a_vector(dim: int, dtype: torch.dtype) -> None:
         prediction.requires_grad_()
         value = loss(prediction, target)
         assert value.dtype == dtype
-        bound = VALUE_ROUNDINGS * unit * truth.value_scale(dtype)
+        bound = VALUE_ROUNDINGS * unit * truth.value_scale()
         assert abs(value.item() - truth.value) <= bound, (dim, float(truth.kappa), value.item(), float(truth.value))
         (gradient,) = torch.autograd.grad(value, prediction)
         rows = zip(gradient.tolist(), truth.by_prediction, truth.mu, truth.t, strict=True)
@@ -119,7 +119,7 @@ def test_values_and_gradients_of_a_direction_and_a_concentration(dim: int, dtype
         prediction.requires_grad_()
         kappa.requires_grad_()
         value = loss(prediction, target, kappa)
-        bound = VALUE_ROUNDINGS * unit * truth.value_scale(dtype)
+        bound = VALUE_ROUNDINGS * unit * truth.value_scale()
         assert abs(value.item() - truth.value) <= bound, (dim, kappa.item(), value.item(), float(truth.value))
         by_prediction, by_concentration = torch.autograd.grad(value, (prediction, kappa))
         room = RADIAL_ROUNDINGS * unit * (truth.distance**2 / 2 + abs(truth.complement) + truth.distance)

@@ -24,7 +24,7 @@ def _constant(pot: Potential) -> float:
 def _log_area(pot: Potential, x: torch.Tensor) -> torch.Tensor:
     """-log C_p(x) - x: one number per sample, so float64 costs nothing where the device has it."""
     wide = x if x.device.type == "mps" else x.to(torch.float64)
-    return (pot.value(wide) - wide + _constant(pot)).to(x.dtype)
+    return (_constant(pot) - pot.deficit(wide)).to(x.dtype)
 
 
 # at x = 0 the logarithm of the area of the sphere; from there it falls with the slope that the potential supplies, less 1
@@ -42,9 +42,8 @@ class VMFRegressionLoss(nn.Module):
     supplied with the derivative \(-(1 - R_\nu)\), which does not cancel either; the squared distance does not depend, to first order, on the
     rounding of the lengths of mu and t.
 
-    Accuracy with `"paired"`, in roundings u of the dtype: float32 values are right to a few u of the two terms and of kappa ||mu - t||, float64 values
-    (and float32 on devices without float64, such as mps) to a few u of kappa; coordinates of the gradient to a few u of those of mu and t, and the
-    derivative by kappa to a few u of 1 - R and ||mu - t||.
+    Accuracy with `"paired"`, in roundings u of the dtype: values are right to a few u of the two terms, of the logarithm of the area of the sphere and
+    of kappa ||mu - t||; coordinates of the gradient to a few u of those of mu and t, and the derivative by kappa to a few u of 1 - R and ||mu - t||.
 
     A network predicts either a vector of any length, whose direction is mu and whose length is kappa, or a direction and a concentration. In the
     first case the loss is smooth everywhere, at 0 too, where its gradient is -t and its Hessian I / p. float16 and bfloat16 are computed, and the loss

@@ -250,12 +250,39 @@ class Expansion:
         tail = high.t * _tail(ops, k, k.value_quotient, high.t)
         total = rise - k.expanded * ops.log1p(rise / (2 * k.centre)) - ops.log1p(rise / k.centre) / 2 + rise * tail
         if self.shift:
-            p, e = self._descend(ops, k, high, height, low_q=0)
-            part = rise * ((1 + high.t) / high.s) * (e / p)
-            near = -ops.log1p(-ops.minimum(part, 0 * part + _NEAR))
+            p, part, near = self._shifted_rise(ops, k, high, height, rise)
             far = ops.log(p / k.free[0]) - self.shift * ops.log(high.t)
             total = total + ops.choose(part <= _NEAR, near, far)
         return total
+
+    def _shifted_rise(
+        self, ops: Arithmetic, k: Coefficients, high: Point, height: Number | None, rise: Number
+    ) -> tuple[Number, Number, Number]:
+        """p_m, the relative increase 1 - P(0) / P of P since x = 0, and the logarithm of P / P(0) from it."""
+        p, e = self._descend(ops, k, high, height, low_q=0)
+        part = rise * ((1 + high.t) / high.s) * (e / p)
+        return p, part, -ops.log1p(-ops.minimum(part, 0 * part + _NEAR))
+
+    def deficit(self, ops: Arithmetic, x: Number) -> Number:
+        """x - value(x) for x >= 0, the integral of the complement, without the cancellation of two numbers that are close for large x.
+
+        x - (s - c) is c (x + s - c) / (x + s). With a shift, the logarithms that grow with x are those of order nu + m less m times log s; of their
+        difference nu log((c + s) / 2 c) is left, and m log(2 s / (c + s)), which is bounded.
+        """
+        k = self.coefficients(ops)
+        x = ops.absolute(x)
+        at = _point(ops, k, x)
+        rise = x * (x / (k.centre + at.s))
+        grown = ops.log1p(rise / (2 * k.centre))
+        tail = rise * at.t * _tail(ops, k, k.value_quotient, at.t)
+        total = (
+            k.centre * ((rise / 2 + x / 2) / (at.s / 2 + x / 2)) + ops.log1p(rise / k.centre) / 2 - tail
+        )  # halves: sums must not overflow
+        if not self.shift:
+            return total + k.expanded * grown
+        p, part, near = self._shifted_rise(ops, k, at, _height(ops, k, at.t), rise)
+        far = k.nu * grown - self.shift * ops.log1p(rise / (2 * k.centre + rise)) - ops.log(p / k.free[0])
+        return total + ops.choose(part <= _NEAR, k.expanded * grown - near, far)
 
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
         """value(b) - value(a), accurate relative to itself."""
@@ -437,6 +464,14 @@ class UnnormalisedExpansion(Expansion):
     def _value_at(self, ops: Arithmetic, k: Coefficients, high: Point, height: Number | None, x: Number) -> Number:
         logarithms = k.expanded * ops.log(k.centre + high.s) + ops.log(high.s) / 2
         return high.s - logarithms - k.centre * _tail(ops, k, k.tail_integral, high.t)
+
+    def deficit(self, ops: Arithmetic, x: Number) -> Number:
+        """x - value(x) for x >= 0: x - s is -c^2 / (x + s)."""
+        k = self.coefficients(ops)
+        x = ops.absolute(x)
+        at = _point(ops, k, x)
+        logarithms = k.expanded * ops.log(k.centre + at.s) + ops.log(at.s) / 2
+        return logarithms + k.centre * (_tail(ops, k, k.tail_integral, at.t) - k.centre / (x + at.s))
 
 
 def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:

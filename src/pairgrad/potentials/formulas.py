@@ -10,8 +10,8 @@ from pairgrad.ground.arithmetic import Arithmetic, Number
 class Formulas(Protocol):
     """The formulas of a realization, as functions of an arithmetic (`pairgrad.ground.arithmetic`) and of numbers in it.
 
-    `slope` is what the realization supplies to the optimizer; it is odd in x, and `curvature`, its derivative, even. `value`, `difference` and
-    `complement` depend on the absolute values of their arguments only.
+    `slope` is what the realization supplies to the optimizer; it is odd in x, and `curvature`, its derivative, even. `value`, `difference`,
+    `complement` and `deficit` (1 - slope and x - value for x >= 0) depend on the absolute values of their arguments only.
     """
 
     def value(self, ops: Arithmetic, x: Number) -> Number: ...
@@ -19,6 +19,7 @@ class Formulas(Protocol):
     def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]: ...
     def curvature(self, ops: Arithmetic, x: Number) -> Number: ...
     def complement(self, ops: Arithmetic, x: Number) -> Number: ...
+    def deficit(self, ops: Arithmetic, x: Number) -> Number: ...
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number: ...
     def secant(self, ops: Arithmetic, a: Number, b: Number) -> Number: ...
 
@@ -32,13 +33,16 @@ class OwnDerivative(Protocol):
 
 
 class BySubtraction:
-    """Differences and complement by subtracting finished values: what there is for a realization without a secant of its own."""
+    """Differences, complement and deficit by subtracting finished values: what there is for a realization without a secant of its own."""
 
     def pair(self: Formulas, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
         return self.value(ops, x), self.slope(ops, x)
 
     def complement(self: Formulas, ops: Arithmetic, x: Number) -> Number:
         return 1 - self.slope(ops, ops.absolute(x))
+
+    def deficit(self: Formulas, ops: Arithmetic, x: Number) -> Number:
+        return ops.absolute(x) - self.value(ops, x)
 
     def difference(self: Formulas, ops: Arithmetic, a: Number, b: Number) -> Number:
         return self.value(ops, b) - self.value(ops, a)

@@ -30,16 +30,16 @@ def check_range(r: torch.Tensor) -> None:
         )
 
 
-def _newton(pot: Potential, r: torch.Tensor) -> torch.Tensor:
+def _newton(pot: Potential, r: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
     """Newton's method for h(x) = R / (1 - R^2), which is almost linear in x: between x / (2 nu + 2) and x / (2 nu + 1).
 
-    1 - R^2 is formed from the complement, so that lengths close to 1 lose nothing.
+    1 - R^2 is formed from the complement, so that lengths close to 1 lose nothing; `rest` is 1 - |r|.
     """
     formulas = pot.formulas(r.dtype)
     length = r.abs()
-    inside = (length < 1) & (length > 0)
-    safe = torch.where(inside, length, 0.5)
-    target = safe / ((1 - safe) * (1 + safe))
+    inside = (rest > 0) & (length > 0) & (length <= 1)
+    safe, rest = torch.where(inside, length, 0.5), torch.where(inside, rest, 0.5)
+    target = safe / (rest * (1 + safe))
     x = float(2 * pot.nu + 1) * target + safe
     for _ in range(NEWTON_STEPS[r.dtype] + (0 if pot.to_rounding else 4)):  # the start is close to the exact inverse
         slope, rest = formulas.slope(kernels.TORCH, x), formulas.complement(kernels.TORCH, x)
@@ -50,7 +50,17 @@ def _newton(pot: Potential, r: torch.Tensor) -> torch.Tensor:
     return x * torch.sign(r)
 
 
-newton = differentiable(_newton, lambda pot, output, r: 1 / kernels.curvature(pot, output), uses_output=True)
+_with_complement = differentiable(
+    _newton,
+    lambda pot, output, r, rest: 1 / kernels.curvature(pot, output),
+    lambda pot, output, r, rest: torch.zeros_like(rest),  # the same information again
+    uses_output=True,
+)
+
+
+def newton(pot: Potential, r: torch.Tensor, rest: torch.Tensor | None = None) -> torch.Tensor:
+    """The x with slope(x) = r, for `rest` = 1 - |r| where that is known to more digits than the subtraction has."""
+    return _with_complement(pot, r, (1 - r.abs()).detach() if rest is None else rest.detach())
 
 
 def closed_form(pot: Potential, r: torch.Tensor) -> torch.Tensor:

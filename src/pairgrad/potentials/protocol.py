@@ -35,9 +35,9 @@ class Potential(ABC):
 
     All methods are elementwise on float32 or float64 tensors of any shape and device (float16 and bfloat16 are computed in float32 and
     returned in their own dtype, or in float32 under autocast). Values are even in x and slopes odd; NaN propagates; at infinity the limits
-    are taken. `value`, `slope`, `difference`, `secant`, `increment`, `complement` and `concentration` are differentiable, twice (for the recurrences: value
-    and difference twice, the rest once), with the slope that this realization *supplies*: for a coherent one that is the derivative of its
-    value, for `"original"` it is not.
+    are taken. `value`, `slope`, `difference`, `secant`, `increment`, `complement`, `deficit`, `legendre`, `bregman` and `concentration` are differentiable,
+    twice (for the recurrences: value, difference and deficit twice, the rest once), with the slope that this realization *supplies*: for a coherent
+    one that is the derivative of its value, for `"original"` it is not.
 
     Made by [`pairgrad.potential`][pairgrad.potential], which holds one object per set of arguments.
     """
@@ -121,6 +121,27 @@ class Potential(ABC):
         """1 - slope(x), accurate where the slope is close to 1."""
         return self._elementwise(kernels.complement, x=x)
 
+    def deficit(self, x: torch.Tensor) -> torch.Tensor:
+        """x - value(x), accurate where the value is close to x; its derivative is `complement`."""
+        return self._elementwise(kernels.deficit, x=x)
+
+    def legendre(self, x: torch.Tensor) -> torch.Tensor:
+        """x slope(x) - value(x), without cancellation: the Legendre transform of the potential at slope(x).
+
+        The Kullback-Leibler divergence from the vMF distribution of concentration x to the uniform one, for a potential that is 0 at 0.
+        """
+        return self._elementwise(kernels.legendre, x=x)
+
+    def bregman(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """value(b) - value(a) - slope(a) (b - a) for a, b >= 0: how far the potential lies above its tangent at a.
+
+        Right to a few roundings of the smallest parts it can be put together from; relative to itself to some 1e3 of them at worst, between large a and
+        b that differ by a third or so.
+
+        The Kullback-Leibler divergence from the vMF distribution of concentration a to that of concentration b and the same mean direction.
+        """
+        return self._elementwise(kernels.bregman, a=a, b=b)
+
     def difference(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """value(b) - value(a), without cancellation where the realization has a secant."""
         return self._elementwise(kernels.difference, a=a, b=b)
@@ -137,7 +158,9 @@ class Potential(ABC):
         """
         return self._elementwise(kernels.increment, a=a, squared=squared)
 
-    def concentration(self, resultant_length: torch.Tensor, method: str = "newton") -> torch.Tensor:
+    def concentration(
+        self, resultant_length: torch.Tensor, method: str = "newton", *, complement: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """The x with slope(x) = `resultant_length`: maximum likelihood of a vMF concentration.
 
         Args:
@@ -145,6 +168,8 @@ class Potential(ABC):
                 under torch.compile and under vmap, where looking would cost a synchronisation.
             method: `"newton"`, a fixed number of Newton steps on the pair, differentiable by the implicit function theorem; or
                 `"closed-form"`, the classic estimate dim r / (1 - r^2) (eq. released-state).
+            complement: 1 - |resultant_length|, for `"newton"`, where it is known to more digits than the subtraction would give: from the mean squared
+                distance to the mean direction, say. The gradient goes through `resultant_length`.
         """
         one_of("method", method, ("newton", "closed-form"))
         if method == "newton" and not self.invertible:
@@ -154,6 +179,10 @@ class Potential(ABC):
             )
         floating_tensor("resultant_length", resultant_length)
         inverse.check_range(resultant_length)
+        if complement is not None:
+            if method != "newton":
+                raise ValueError(f"complement is read by method='newton' only, got it with method={method!r}: leave it out")
+            return self._elementwise(inverse.newton, resultant_length=resultant_length, complement=complement)
         rule = inverse.newton if method == "newton" else inverse.closed_form
         return self._elementwise(rule, resultant_length=resultant_length)
 

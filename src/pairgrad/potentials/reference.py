@@ -16,7 +16,7 @@ from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import floating_tensor, integer_at_least, one_of
 from pairgrad.potentials.protocol import RATIO_ERROR, Potential
 
-_QUANTITIES = ("value", "slope", "curvature", "complement", "difference", "secant")
+_QUANTITIES = ("value", "slope", "curvature", "complement", "deficit", "difference", "secant")
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ class Balls:
             return flint().arb(1)
         return self._enclose(lambda y: 1 - self._ratio(y), abs(x))
 
+    def deficit_ball(self, x: Any) -> Any:
+        return self._enclose(lambda y: y - self._phi(y), abs(x))
+
     def difference_ball(self, a: Any, b: Any) -> Any:
         a, b = abs(a), abs(b)
         return flint().arb(0) if a == b else self._enclose(lambda p, q: self._phi(q) - self._phi(p), a, b)
@@ -121,6 +124,9 @@ class Balls:
     def complement(self, ops: Arithmetic, x: Number) -> Number:
         return self._evaluate("complement", ops, x)
 
+    def deficit(self, ops: Arithmetic, x: Number) -> Number:
+        return self._evaluate("deficit", ops, x)
+
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
         return self._evaluate("difference", ops, a, b)
 
@@ -153,7 +159,7 @@ class Reference(Potential):
         return 0.0
 
     def enclosure(self, quantity: str, *points: torch.Tensor) -> np.ndarray:
-        """Balls (`flint.arb`) around value, slope, curvature, complement, difference or secant at finite points, as an object array."""
+        """Balls (`flint.arb`) around value, slope, curvature, complement, deficit, difference or secant at finite points, as an object array."""
         one_of("quantity", quantity, _QUANTITIES)
         wanted = 2 if quantity in ("difference", "secant") else 1
         if len(points) != wanted:

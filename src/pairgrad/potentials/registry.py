@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -105,6 +106,28 @@ def rebuild(realization: str, nu: Fraction, options: dict[str, Any]) -> Potentia
 @lru_cache(maxsize=1024, typed=True)  # typed: clip=0 and clip=False are different options, though 0 == False
 def _build(realization: str, nu: Fraction, names: tuple[str, ...], *values: Any) -> Potential:
     return _CLASSES[realization](nu, **dict(zip(names, values, strict=True)))
+
+
+_PAIRED: dict[int, Potential] = {}
+
+
+def paired(dim: int) -> Potential:
+    """The `"paired"` potential of a dimension, for code that may run inside a region that torch.compile traces.
+
+    Making a potential is exact arithmetic that the compiler must not follow: `_make_paired` is run, not traced, and the potential found by its number.
+    """
+    size = operator.index(dim)  # a symbolic size becomes a number here
+    _make_paired(size)
+    return _PAIRED[size]
+
+
+def _make_paired(dim: int) -> bool:
+    _PAIRED.setdefault(dim, potential(dim))
+    return True
+
+
+# what torch.compiler.assume_constant_result does, without importing the compiler
+_make_paired._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _options(cls: type[Potential]) -> tuple[str, ...]:

@@ -58,6 +58,16 @@ class ScottFormulas:
 
         return self._mean(ops, term)
 
+    def deficit(self, ops: Arithmetic, x: Number) -> Number:
+        """x - s is -b^2 / (s + x)."""
+        x = ops.absolute(x)
+
+        def term(a: Number, b: Number) -> Number:
+            s = ops.radius(b, x)
+            return a * ops.log(a + s) - b * (b / (s + x))
+
+        return self._mean(ops, term)
+
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
         a, b = ops.absolute(a), ops.absolute(b)
 

@@ -1,0 +1,8 @@
+"""Distributions on the sphere, as `torch.distributions` have them."""
+
+from pairgrad.distributions.estimate import Estimate
+from pairgrad.distributions.uniform import HypersphericalUniform
+from pairgrad.distributions.unit import unit_vector
+from pairgrad.distributions.von_mises_fisher import VonMisesFisher
+
+__all__ = ["Estimate", "HypersphericalUniform", "VonMisesFisher", "unit_vector"]
