@@ -1,0 +1,142 @@
+"""Observations as the EM algorithm sees them: rows on the sphere, dense or sparse, of which it wants two products and little else."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_CPU_BLOCK = 2**18  # numbers: (rows, components) of this size stay in a second-level cache
+_CPU_ROWS = 2**21  # numbers: (rows, features) of this size are still in a last-level cache for the second product
+_DEVICE_BLOCK = 2**24  # elsewhere few large products are better than many small ones
+
+
+def wide(device: torch.device) -> torch.dtype:
+    """The dtype in which sums over rows are kept: float64, except where the device has none."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+class Rows(ABC):
+    """`count` rows of length `features`; a chunk is named by its first row and the one after its last."""
+
+    count: int
+    features: int
+    dtype: torch.dtype
+    device: torch.device
+
+    @abstractmethod
+    def products(
+        self, start: int, stop: int, columns: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Rows times `columns` (p, k), plus `bias` (k,): (stop - start, k), in `out` where that is of use.
+
+        The transpose of a contiguous (k, p) is the best layout of `columns`: for few columns, the product takes a third of the time.
+        """
+
+    @abstractmethod
+    def sums(self, start: int, stop: int, shares: torch.Tensor) -> torch.Tensor:
+        """Transposed `shares` (stop - start, k) times the rows: (k, p)."""
+
+    @abstractmethod
+    def take(self, index: torch.Tensor) -> torch.Tensor:
+        """The rows with these numbers, dense."""
+
+    @abstractmethod
+    def _numbers_per_row(self) -> float:
+        """How many numbers a row takes."""
+
+    def chunk_rows(self, components: int, wanted: int | None) -> int:
+        """Rows per chunk: `wanted`, or as many as let both products find their operands in a cache."""
+        if wanted is not None:
+            return min(wanted, self.count)
+        if self.device.type != "cpu":
+            return min(self.count, max(1024, _DEVICE_BLOCK // components))
+        size = min(_CPU_BLOCK // components, int(_CPU_ROWS / max(self._numbers_per_row(), 1)))
+        return min(self.count, max(256, size))
+
+    def chunks(self, components: int, wanted: int | None) -> Iterator[tuple[int, int]]:
+        size = self.chunk_rows(components, wanted)
+        return ((start, min(start + size, self.count)) for start in range(0, self.count, size))
+
+
+class DenseRows(Rows):
+    """Rows of a strided tensor, which is read and never written."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+        self.count, self.features = values.shape
+        self.dtype, self.device = values.dtype, values.device
+
+    def products(
+        self, start: int, stop: int, columns: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        chunk = self.values[start:stop]
+        return torch.mm(chunk, columns, out=out) if bias is None else torch.addmm(bias, chunk, columns, out=out)
+
+    def sums(self, start: int, stop: int, shares: torch.Tensor) -> torch.Tensor:
+        return shares.t() @ self.values[start:stop]
+
+    def take(self, index: torch.Tensor) -> torch.Tensor:
+        return self.values[index]
+
+    def _numbers_per_row(self) -> float:
+        return self.features
+
+
+class SparseRows(Rows):
+    """Compressed sparse rows. A chunk is made once, and its transpose with it when sums are first asked for: that is twice the memory of the data, and
+    products with a transposed chunk ten times faster."""
+
+    def __init__(self, starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, features: int) -> None:
+        self.starts, self.columns, self.values = starts, columns, values
+        self.count, self.features = starts.numel() - 1, features
+        self.dtype, self.device = values.dtype, values.device
+        self._chunks: dict[tuple[int, int, bool], torch.Tensor] = {}
+
+    def products(
+        self, start: int, stop: int, columns: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        result = self._chunk(start, stop) @ columns
+        return result if bias is None else result.add_(bias)
+
+    def sums(self, start: int, stop: int, shares: torch.Tensor) -> torch.Tensor:
+        return (self._chunk(start, stop, transposed=True) @ shares).t()
+
+    def take(self, index: torch.Tensor) -> torch.Tensor:
+        taken = torch.zeros(index.numel(), self.features, dtype=self.dtype, device=self.device)
+        for place, i in enumerate(index.tolist()):
+            a, b = int(self.starts[i]), int(self.starts[i + 1])
+            taken[place].index_add_(0, self.columns[a:b].long(), self.values[a:b])
+        return taken
+
+    def _numbers_per_row(self) -> float:
+        return self.values.numel() / max(self.count, 1)
+
+    def _chunk(self, start: int, stop: int, *, transposed: bool = False) -> torch.Tensor:
+        key = (start, stop, transposed)
+        if key not in self._chunks:
+            if transposed:
+                with quiet_sparse():
+                    self._chunks[key] = self._chunk(start, stop).t().to_sparse_csr()
+            else:
+                a, b = int(self.starts[start]), int(self.starts[stop])
+                shape = (stop - start, self.features)
+                self._chunks[key] = compressed(self.starts[start : stop + 1] - a, self.columns[a:b], self.values[a:b], shape)
+        return self._chunks[key]
+
+
+@contextmanager
+def quiet_sparse() -> Iterator[None]:
+    """Without torch's remark that compressed sparse tensors are in beta state: nobody can act on it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR|CSC|invariant)")
+        yield
+
+
+def compressed(starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    """A sparse tensor of compressed rows, of parts that are known to fit together."""
+    with quiet_sparse():
+        return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)

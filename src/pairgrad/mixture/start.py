@@ -1,0 +1,132 @@
+"""Where EM starts, and where components start again that have lost their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pairgrad.mixture.em import Statistics
+from pairgrad.mixture.rows import Rows, wide
+
+STARTS = ("k-means++", "random")
+_DISTINCT = 1e-6  # of one minus a cosine: rows closer than this are taken for one place
+_CANDIDATES = 64  # badly explained rows looked at per component that is to be placed
+
+
+class Draws:
+    """Rows drawn with probability proportional to a mass, in an order that depends on the rows and not on their places.
+
+    Rows are ordered by their product with a fixed vector. So a row with weight 2 is as good as two rows, a row with weight 0 as good as none, and a
+    permutation changes nothing: the same random numbers fall on the same directions.
+    """
+
+    def __init__(self, rows: Rows, weights: torch.Tensor | None, random: np.random.RandomState) -> None:
+        self.rows, self.random = rows, random
+        probe = torch.from_numpy(np.random.RandomState(0).standard_normal((rows.features, 1)))
+        keys = products(rows, probe.to(rows.dtype).to(rows.device)).squeeze(1)
+        self.order = torch.argsort(keys, stable=True)
+        ones = torch.ones(rows.count, dtype=wide(rows.device), device=rows.device)
+        self.weights = ones if weights is None else weights
+
+    def __call__(self, mass: torch.Tensor, count: int) -> torch.Tensor:
+        """`count` independent row numbers, by inversion of the distribution function."""
+        edges = mass[self.order].cumsum(0)
+        points = torch.from_numpy(self.random.random_sample(count)).to(edges.dtype).to(edges.device) * edges[-1]
+        points = torch.minimum(
+            points, torch.nextafter(edges[-1], edges.new_zeros(()))
+        )  # a product may round up to the end, where no row is
+        return self.order[torch.searchsorted(edges, points, right=True)]
+
+
+def products(rows: Rows, columns: torch.Tensor) -> torch.Tensor:
+    """Rows times a few columns, (n, columns)."""
+    parts = [rows.products(a, b, columns) for a, b in rows.chunks(columns.shape[1], None)]
+    return torch.cat(parts)
+
+
+def seeds(rows: Rows, weights: torch.Tensor | None, components: int, how: str, random: np.random.RandomState) -> torch.Tensor:
+    """Numbers of the rows whose directions the components start from.
+
+    `"k-means++"`: each is drawn with probability proportional to its weight times one minus its cosine with the nearest seed so far, the best of
+    2 + log(components) draws (Arthur and Vassilvitskii, 2007). `"random"`: drawn by weight, without repetition.
+    """
+    draw = Draws(rows, weights, random)
+    chosen = draw(draw.weights, 1)
+    if how == "random":
+        mass = draw.weights.clone()
+        for _ in range(components - 1):
+            mass[chosen] = 0.0
+            chosen = torch.cat([chosen, draw(mass if float(mass.sum()) > 0 else draw.weights, 1)])
+        return chosen
+    trials = 2 + int(np.log(components))
+    distance = _distances(rows, chosen).squeeze(1)
+    for _ in range(components - 1):
+        mass = draw.weights * distance
+        candidates = draw(mass if float(mass.sum()) > 0 else draw.weights, trials)
+        nearer = torch.minimum(_distances(rows, candidates), distance[:, None])
+        best = int((draw.weights @ nearer).argmin())
+        distance = nearer[:, best].clone()
+        chosen = torch.cat([chosen, candidates[best : best + 1]])
+    return chosen
+
+
+def _distances(rows: Rows, chosen: torch.Tensor) -> torch.Tensor:
+    """One minus the cosines with some of the rows; rounding, which makes coincident rows differ, is taken for 0."""
+    cosines = products(rows, rows.take(chosen).t()).to(wide(rows.device))
+    distance = 1 - cosines
+    return torch.where(distance > 8 * torch.finfo(rows.dtype).eps, distance, 0.0)
+
+
+def nearest(rows: Rows, weights: torch.Tensor | None, directions: torch.Tensor) -> Statistics:
+    """Statistics of the rows, each given to the nearest of some directions."""
+    columns = directions.to(rows.dtype).to(rows.device).t()
+    k = columns.shape[1]
+    sums = torch.zeros(k, rows.features, dtype=wide(rows.device), device=rows.device)
+    masses = torch.zeros(k, dtype=sums.dtype, device=rows.device)
+    for start, stop in rows.chunks(k, None):
+        cosines = rows.products(start, stop, columns)
+        shares = torch.zeros_like(cosines).scatter_(1, cosines.argmax(1, keepdim=True), 1.0)
+        if weights is not None:
+            shares.mul_(weights[start:stop].to(shares.dtype)[:, None])
+        masses += shares.sum(0)
+        sums += rows.sums(start, stop, shares)
+    return Statistics(masses.cpu().double(), sums.cpu().double())
+
+
+def light(statistics: Statistics, min_weight: float, dtype: torch.dtype) -> torch.Tensor:
+    """Numbers of the components with less than `min_weight` of the weight, or with none: less than a rounding of it."""
+    shares = statistics.weights / statistics.weights.sum()
+    return (shares < max(min_weight, torch.finfo(dtype).eps)).nonzero().squeeze(1)
+
+
+def reseed(statistics: Statistics, which: torch.Tensor, densities: torch.Tensor, rows: Rows, weights: torch.Tensor | None) -> Statistics:
+    """Statistics with some components placed anew, at the rows that are explained worst.
+
+    A component gets an equal share of the weight, the direction of its row and the mean resultant length of all components; the shares of the others
+    are scaled down to make room.
+    """
+    masses, sums = statistics.weights.clone(), statistics.sums.clone()
+    whole, k = masses.sum(), masses.numel()
+    resultant = (torch.linalg.vector_norm(sums, dim=1).sum() / whole).clamp(max=1.0)
+    share = 1 / k
+    kept = torch.ones(k, dtype=torch.bool)
+    kept[which] = False
+    scale = (1 - share * which.numel()) * whole / masses[kept].sum()
+    masses, sums = masses * scale, sums * scale
+    for component, direction in zip(which.tolist(), _worst(densities, rows, weights, which.numel()), strict=True):
+        masses[component] = share * whole
+        sums[component] = share * whole * resultant * direction
+    return Statistics(masses, sums)
+
+
+def _worst(densities: torch.Tensor, rows: Rows, weights: torch.Tensor | None, count: int) -> list[torch.Tensor]:
+    """Directions of the `count` rows of lowest density, in different places as far as there are any."""
+    usable = densities if weights is None else torch.where(weights > 0, densities, torch.inf)
+    positive = rows.count if weights is None else int((weights > 0).sum())
+    candidates = torch.topk(usable, min(positive, _CANDIDATES * count), largest=False).indices
+    found = rows.take(candidates).cpu().double()
+    chosen: list[torch.Tensor] = []
+    for direction in found:
+        if len(chosen) < count and all(float(direction @ other) < 1 - _DISTINCT for other in chosen):
+            chosen.append(direction)
+    return [chosen[i % len(chosen)] for i in range(count)]

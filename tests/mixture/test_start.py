@@ -1,0 +1,87 @@
+"""Seeds, and components that are placed anew."""
+
+import numpy as np
+import pytest
+import torch
+
+from pairgrad.mixture.em import Statistics
+from pairgrad.mixture.rows import DenseRows
+from pairgrad.mixture.start import light, nearest, reseed, seeds
+from tests.mixture.data import mixture
+
+
+def rows_at(angles):
+    return DenseRows(torch.from_numpy(np.stack([np.cos(angles), np.sin(angles)], 1)))
+
+
+def test_the_second_seed_is_drawn_by_distance():
+    """Two components have two trials: the better of two draws. At angles 0 (nine rows of ten), 60 and 180 degrees the distances from the first are 0, 1/2
+    and 2. Thousand starts: shares within 4.9 standard deviations, which is exceeded once in a million."""
+    rows = rows_at(np.radians([0.0] * 9 + [60.0] + [180.0]))
+    weights = torch.ones(11, dtype=torch.float64)
+    weights[:9] = 1e6  # the first seed is one of the nine, but for one start in a million
+    random = np.random.RandomState(0)
+    second = np.array([int(seeds(rows, weights, 2, "k-means++", random)[1]) for _ in range(1000)])
+    assert set(second) == {9, 10}
+    far = 1 - (0.5 / 2.5) ** 2  # the row at 180 degrees is better than that at 60, and chosen if one of the draws is it
+    assert abs(np.mean(second == 10) - far) < 4.9 * np.sqrt(far * (1 - far) / 1000)
+
+
+def test_seeds_differ_as_long_as_rows_do():
+    rows = rows_at(np.radians([0.0] * 20 + [1.0] * 20 + [200.0] * 20).astype(np.float32).astype(np.float64))
+    for seed in range(20):
+        chosen = rows.take(seeds(rows, None, 3, "k-means++", np.random.RandomState(seed)))
+        assert len(torch.unique(chosen, dim=0)) == 3
+    assert len(seeds(rows, None, 6, "k-means++", np.random.RandomState(0))) == 6  # more than there are places
+
+
+def test_random_seeds_are_drawn_by_weight_without_repetition():
+    rows = rows_at(np.arange(6.0))
+    weights = torch.tensor([0.0, 1, 1, 1, 1, 1e9]).double()
+    for seed in range(30):
+        chosen = seeds(rows, weights, 5, "random", np.random.RandomState(seed)).tolist()
+        assert chosen[0] == 5
+        assert sorted(chosen) == [1, 2, 3, 4, 5]
+
+
+def test_groups_of_the_nearest():
+    rows, weights = rows_at(np.radians([0.0, 10, 80, 90])), torch.tensor([1.0, 2, 3, 4]).double()
+    got = nearest(rows, weights, torch.eye(2, dtype=torch.float64))
+    assert got.weights.tolist() == [3, 7]
+    np.testing.assert_allclose(got.sums[0], rows.values[0] + 2 * rows.values[1])
+    np.testing.assert_allclose(nearest(rows, None, torch.eye(2, dtype=torch.float64)).sums[1], rows.values[2] + rows.values[3])
+
+
+def test_light_components():
+    statistics = Statistics(torch.tensor([50.0, 5, 0, 45]).double(), torch.zeros(4, 2))
+    assert light(statistics, 0.0, torch.float64).tolist() == [2]
+    assert light(statistics, 0.1, torch.float64).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_components_are_placed_at_the_worst_rows(weighted):
+    """Two components go to the two worst places, not twice to the worst; rows without weight are no places; the total stays."""
+    rows = rows_at(np.radians([0.0, 90, 90, 180, 270]))
+    densities = torch.tensor([0.0, -9, -9, -5, -7]).double()
+    weights = torch.tensor([1.0, 1, 1, 1, 0]).double() if weighted else None
+    old = Statistics(torch.tensor([3.0, 0, 0, 1]).double(), torch.tensor([[1.5, 0], [0, 0], [0, 0], [0, 0.5]]).double())
+    got = reseed(old, torch.tensor([1, 2]), densities, rows, weights)
+    np.testing.assert_allclose(got.weights, [1.5, 1, 1, 0.5])
+    expected = [[0.75, 0], [0, 0.5], [-0.5, 0] if weighted else [0, -0.5], [0, 0.25]]  # resultant length (1.5 + 0.5) / 4
+    np.testing.assert_allclose(got.sums, expected, atol=1e-15)
+
+
+def test_placing_anew_ends():
+    """More components than places: everybody gets one of the places, and nothing loops."""
+    rows = rows_at(np.zeros(5))
+    got = reseed(Statistics(torch.tensor([1.0, 0, 0]).double(), torch.eye(3, 2).double()), torch.tensor([1, 2]), torch.zeros(5), rows, None)
+    assert torch.equal(got.sums[1], got.sums[2])
+    np.testing.assert_allclose(got.weights, [1 / 3] * 3)
+
+
+def test_the_mixture_helper_is_what_it_says():
+    X, labels, directions = mixture(3, (50, 50), (200, 100), seed=1)
+    assert np.bincount(labels).tolist() == [200, 100]
+    assert np.allclose(np.linalg.norm(X, axis=1), 1)
+    means = np.stack([X[labels == j].mean(0) for j in range(2)])
+    assert np.all((means / np.linalg.norm(means, axis=1, keepdims=True) * directions).sum(1) > 0.99)
