@@ -89,8 +89,8 @@ bench-mixture: $(BENCH_STAMP)  ## time an iteration of EM against its two matrix
 	$(BIN)/python -m benchmarks.mixture $(ARGS)
 
 examples: $(SETUP_STAMP)  ## run the examples: the hyperspherical autoencoder and the clustering of text
-	$(BIN)/python examples/hyperspherical_vae.py $(ARGS)
-	$(BIN)/python examples/text_clustering.py
+	$(BIN)/python examples/hyperspherical_vae.py --output build/examples
+	$(BIN)/python examples/text_clustering.py --output build/examples
 
 sharpness: $(SETUP_STAMP)  ## measure how much of each learning certificate is used up and write docs/certificate-sharpness.md
 	$(BIN)/python -m benchmarks.learning.certificates $(ARGS)
@@ -107,4 +107,4 @@ evidence: $(SETUP_STAMP)  ## compute the paper's tables and figures anew, for th
 
 clean:  ## remove .venv, caches and everything built
 	rm -rf $(VENV) build dist site htmlcov .coverage .pytest_cache .ruff_cache .hypothesis
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -100,6 +100,7 @@ def test_score_and_criteria_are_those_of_the_densities():
         assert model.score(rows, sample_weight=weights) == pytest.approx(np.average(densities, weights=weights), rel=1e-13)
         assert model.aic(rows) == pytest.approx(2 * free - 2 * densities.sum(), rel=1e-13)
         assert model.bic(rows) == pytest.approx(free * np.log(50) - 2 * densities.sum(), rel=1e-13)
+        assert model.set_params(n_components=7).bic(rows) == model.set_params(n_components=3).bic(rows)  # of the fit, not of the next one
 
 
 def test_the_reference_is_independent_of_the_library():

@@ -58,6 +58,18 @@ def test_stochastic_fits_return_the_best_parameters_visited(three):
     assert model.log_likelihoods_[-1] < model.lower_bound_
 
 
+def test_stochastic_fits_do_not_forget_the_best_when_a_component_is_drawn_empty():
+    """Few rows and many components: now and then nobody is drawn for one, which is placed anew, and what comes then is worse."""
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    worse = 0
+    for seed in range(8):
+        model = VMFMixture(6, e_step="stochastic", concentration="tied", random_state=seed).fit(X)
+        worse += model.n_recoveries_ > 0 and model.log_likelihoods_[-1] < model.lower_bound_
+        assert model.lower_bound_ == max(model.log_likelihoods_), (seed, model.lower_bound_, max(model.log_likelihoods_))
+        assert model.log_likelihood_ == pytest.approx(model.lower_bound_, rel=1e-12)
+    assert worse > 0
+
+
 def test_runs_end_where_they_say(three):
     """Every iteration but the last gains more than tol; with stochastic steps, the last ten do not raise the best by more."""
     X = three[0]
@@ -198,6 +210,11 @@ def test_warm_start_goes_on(three):
     for method in ("fit", "partial_fit"):
         with pytest.raises(ValueError, match=r"must not change: they are \(3, 5\), and \(4, 5\) are wanted. Use warm_start=False"):
             getattr(resumed.set_params(n_components=4), method)(X)
+    resumed.set_params(n_components=3)
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match="X has 4 features, but VMFMixture is expecting 5"):
+            getattr(resumed, method)(X[:, :4])
+    assert resumed.predict(X).shape == (600,)  # what could not go on is as it was
 
 
 def test_partial_fit_converges(three):
@@ -230,6 +247,23 @@ def test_partial_fit_is_an_average_of_statistics(three):
     fitted = VMFMixture(3, random_state=0, tol=1e-10).fit(X)
     again = clone(fitted).fit(X).partial_fit(X)
     same(again, fitted, rtol=1e-4)
+
+
+def test_every_batch_has_its_own_random_numbers(three):
+    """The same batch again and again, with tiny steps: its statistics wander, whether the seed is a number or a state. Nothing is drawn twice."""
+    X = three[0][::3]
+    for state in (0, np.random.RandomState(0)):
+        model = VMFMixture(3, e_step="stochastic", random_state=state, learning_offset=1e12).partial_fit(X)
+        before, steps = model._statistics[0], []
+        for _ in range(4):
+            model.partial_fit(X)
+            steps.append(model._statistics[0] - before)
+            before = model._statistics[0]
+        assert not any(np.allclose(steps[0], step, rtol=1e-3) for step in steps[1:])
+    again = VMFMixture(3, e_step="stochastic", random_state=0, learning_offset=1e12)
+    for _ in range(5):
+        again.partial_fit(X)
+    same(again, model, rtol=0)
 
 
 def test_empty_components_are_placed_anew(three):
@@ -271,6 +305,20 @@ def test_what_the_rows_do_not_support_is_said():
     assert any("do not support that many" in str(w.message) for w in said)
     assert model.n_recoveries_ == 12
     assert np.isfinite(model.score_samples(X)).all()
+
+
+def test_the_largest_concentration_grows_with_the_features():
+    """In p dimensions a mean resultant length of 0.8 takes a concentration of about 2.2 p: no reason to say that rows coincide."""
+    rng = np.random.default_rng(0)
+    words = 60_000
+    X = scipy.sparse.random(40, words, 1e-4, format="csr", random_state=0, data_rvs=lambda n: rng.uniform(0.0, 0.3, n))
+    X = scipy.sparse.csr_matrix(X + scipy.sparse.csr_matrix(np.repeat(np.eye(2, words), 20, axis=0)))
+    model = VMFMixture(2, random_state=0).fit(X)  # a warning is an error
+    assert model.concentrations_.min() > 1e5
+    with pytest.warns(ConvergenceWarning, match="max_concentration=6e\\+06"):
+        VMFMixture(1).fit(np.eye(1, words).repeat(3, 0))
+    with pytest.warns(ConvergenceWarning, match="max_concentration=100000"):
+        VMFMixture(1).fit(np.eye(1, 1000).repeat(3, 0))
 
 
 def test_runs_are_ranked_by_what_they_are_worth():

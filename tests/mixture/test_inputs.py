@@ -22,6 +22,11 @@ ROWS = np.random.default_rng(0).normal(size=(20, 4))
         ({"init": None}, "init must be one of .* or an array \\(n_components, n_features\\) of directions, got None"),
         ({"init": np.ones((3, 4))}, "init must have shape \\(n_components, n_features\\) = \\(2, 4\\).*got shape \\(3, 4\\)"),
         ({"init": np.zeros((2, 4))}, "init must have finite rows of positive length, got row 0 without a direction"),
+        ({"init": np.array([[1.0, 0, 0, 0], [0, np.inf, 0, 0]])}, "init must have finite rows of positive length, got row 1 without"),
+        ({"init": [[1.0, 2], [3]]}, "init must be one of .* or an array .* got .*list"),
+        ({"init": scipy.sparse.csr_matrix(np.eye(2, 4))}, "init must be a dense array of real numbers, got .*csr_matrix"),
+        ({"init": 1j * np.eye(2, 4)}, "init must be a dense array of real numbers, got .*ndarray"),
+        ({"init": torch.ones(2, 4, device="meta")}, "init must be a dense array of real numbers, got a float32 tensor .* on meta"),
         ({"n_init": 0}, "n_init must be an integer >= 1, got 0"),
         ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
         ({"chunk_size": 0}, "chunk_size must be an integer >= 1, got 0"),
@@ -29,8 +34,8 @@ ROWS = np.random.default_rng(0).normal(size=(20, 4))
         ({"verbose_interval": 0}, "verbose_interval must be an integer >= 1"),
         ({"tol": -1.0}, "tol must be a number in \\[0, inf\\].*got -1.0 \\(float\\)"),
         ({"min_weight": 0.5}, "min_weight must be a number in \\[0, 0.5\\), a share of the weight below 1 / n_components, got 0.5"),
-        ({"max_concentration": 0}, "max_concentration must be a number in \\(0, inf\\).*got 0"),
-        ({"max_concentration": np.inf}, "max_concentration must be a number in \\(0, inf\\).*got inf"),
+        ({"max_concentration": 0}, "max_concentration must be a number in \\(0, 1e\\+30\\].*got 0"),
+        ({"max_concentration": np.inf}, "max_concentration must be a number in \\(0, 1e\\+30\\].*got inf"),
         ({"learning_decay": 0.5}, "learning_decay must be a number in \\(0.5, 1\\]"),
         ({"learning_offset": -1}, "learning_offset must be a number in \\[0, inf\\)"),
         ({"random_state": "seed"}, "cannot be used to seed"),
@@ -69,6 +74,9 @@ def zero_row():
         (torch.from_numpy(ROWS[:0]), "0 sample\\(s\\)"),
         (torch.from_numpy(ROWS[0]), "X must have shape \\(n_samples, n_features\\)"),
         (torch.complex(torch.ones(3, 3), torch.ones(3, 3)), "Complex data not supported"),
+        (torch.ones(4).to_sparse(), "X must have shape \\(n_samples, n_features\\)"),
+        (torch.ones(4, 4).to_sparse(1), "X must be strided or sparse .* got torch.sparse_coo with 1 sparse dimension"),
+        (torch.ones(4, 4, device="meta"), "X must hold numbers, got a float32 tensor of shape \\(4, 4\\) on meta"),
     ],
 )
 def test_rows(rows, message):
@@ -99,6 +107,8 @@ def test_rows_of_another_length():
         (np.eye(20)[0], "n_components=2 needs at least as many rows of positive weight, got n_samples = 1"),
         (np.where(np.arange(20) == 3, np.nan, 1), "NaN"),
         (torch.full((20,), torch.nan), "finite"),
+        (2.0, "sample_weight must have shape \\(20,\\), one per row of X, got 2.0"),
+        (torch.ones(20, dtype=torch.complex64), "sample_weight must be real, got a complex64 tensor"),
     ],
 )
 def test_weights(weights, message):
@@ -106,9 +116,22 @@ def test_weights(weights, message):
         VMFMixture(2).fit(ROWS, sample_weight=weights)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-50, 1e50, 1e300, 1.7e308])
+def test_weights_count_relative_to_each_other(scale, dtype):
+    """Neither their sums nor their products with single-precision shares overflow or vanish."""
+    X = ROWS.astype(dtype)
+    plain = VMFMixture(2, random_state=0).fit(X)
+    scaled = VMFMixture(2, random_state=0).fit(X, sample_weight=np.full(20, scale))
+    np.testing.assert_allclose(scaled.concentrations_, plain.concentrations_, rtol=1e-6)
+    assert scaled.log_likelihood_ == pytest.approx(plain.log_likelihood_, rel=1e-6)
+    assert scaled.score(X, sample_weight=np.full(20, scale)) == pytest.approx(plain.score(X), rel=1e-6)
+
+
 def test_what_comes_too_early_or_does_not_fit():
-    with pytest.raises(NotFittedError):
-        VMFMixture(2).sample(3)
+    for early in (lambda model: model.sample(3), lambda model: model.aic(ROWS), lambda model: model.bic(ROWS)):
+        with pytest.raises(NotFittedError):
+            early(VMFMixture(2))
     model = VMFMixture(2, random_state=0).fit(ROWS)
     for rows in (torch.ones(3, 5), np.ones((3, 5))):
         with pytest.raises(ValueError, match="X has 5 features, but VMFMixture is expecting 4 features"):
@@ -149,6 +172,17 @@ def test_unit_rows_are_taken_as_they_are():
     before = ROWS.copy()
     VMFMixture(2, random_state=0).fit(ROWS[::-1])
     assert np.array_equal(ROWS, before)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_given_directions_have_any_length(scale):
+    plain, scaled = (VMFMixture(2, init=factor * np.eye(2, 4)).fit(ROWS) for factor in (1.0, scale))
+    np.testing.assert_allclose(scaled.mean_directions_, plain.mean_directions_, rtol=1e-12)
+
+
+def test_half_precision_is_computed_in_single():
+    for rows in (ROWS.astype(np.float16), torch.from_numpy(ROWS).half(), torch.from_numpy(ROWS).half().to_sparse_csr()):
+        assert np.asarray(VMFMixture(2, random_state=0).fit(rows).weights_).dtype == np.float32
 
 
 def test_tensors_that_require_gradients():

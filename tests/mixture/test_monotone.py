@@ -56,6 +56,7 @@ def test_the_objective_never_falls_for_many_seeds(features, dtype, e_step, conce
 BROKEN = {
     "closed form": lambda maximiser, r, near: maximiser.potential.concentration(r, method="closed-form"),
     "ratio 0.1 % off": lambda maximiser, r, near: maximiser.potential.concentration(r * (1 - 1e-3)),
+    "ratio 1e-6 off": lambda maximiser, r, near: maximiser.potential.concentration(r * (1 - 1e-6)),
     "ratio of another dimension": lambda maximiser, r, near: potential(maximiser.potential.dim + 1).concentration(r),
 }
 

@@ -71,6 +71,21 @@ def test_components_are_placed_at_the_worst_rows(weighted):
     np.testing.assert_allclose(got.sums, expected, atol=1e-15)
 
 
+def test_placing_anew_takes_few_rows_at_a_time(monkeypatch):
+    """Sparse rows become dense when they are taken: 8 components look at few of the 5000 worst rows, and at more where those coincide."""
+    rows, taken = rows_at(np.r_[np.zeros(4000), np.linspace(0.1, 6, 1000)]), []
+    plain = DenseRows.take
+    monkeypatch.setattr(DenseRows, "take", lambda self, index: taken.append(index.numel()) or plain(self, index))
+    old = Statistics(torch.tensor([1.0] + [0.0] * 8).double(), torch.eye(9, 2).double())
+    got = reseed(old, torch.arange(1, 9), -torch.arange(5000.0).double(), rows, None)
+    np.testing.assert_allclose(got.sums[1:] / torch.linalg.vector_norm(got.sums[1:], dim=1, keepdim=True), rows.values[-8:].flip(0))
+    assert max(taken) <= 64
+    assert sum(taken) <= 64
+    got = reseed(old, torch.arange(1, 9), torch.arange(5000.0).double(), rows, None)
+    assert max(taken) <= 64
+    assert torch.equal(got.sums[1], got.sums[2])  # 512 rows were looked at, all in one place
+
+
 def test_placing_anew_ends():
     """More components than places: everybody gets one of the places, and nothing loops."""
     rows = rows_at(np.zeros(5))
