@@ -283,8 +283,8 @@ faster); and what the results are worth. Medians of {repeats} interleaved repeti
 
 How results are judged: a **sample** by how many standard errors its mean cosine is away from the exact one, where a right sampler has
 more than 4 once in 16,000 runs; **log_prob** (of the first direction) and **entropy** (of the first concentration) by their error against ball
-arithmetic, in eps of the sum of the absolute values of the terms in their definition; a **fit** by its relative distance to the maximum of the likelihood. Infinities, NaN and fits that
-are elsewhere stand in bold. TFP has no fit.
+arithmetic, in eps of the sum of the absolute values of the terms in their definition; a **fit** by its relative distance to the maximum of the
+likelihood. Infinities, NaN and fits that are elsewhere stand in bold. TFP has no fit.
 
 Where pairgrad is slower, that is a fixed cost: its formulas are some hundred to a thousand small tensor operations in eager mode, more in few dimensions, a
 millisecond or several per call whatever the number of elements. `torch.compile` removes most of it; in a loop over single numbers it stays.
