@@ -1,5 +1,8 @@
 """The public names, pinned: adding one is a decision, losing one a break."""
 
+import subprocess
+import sys
+
 import pairgrad
 
 PUBLIC = {
@@ -80,3 +83,17 @@ def test_names_of_a_potential():
 def test_fields():
     assert pairgrad.Pair._fields == ("value", "slope")
     assert tuple(pairgrad.Realization.__dataclass_fields__) == ("name", "summary", "trade", "coherent", "options")
+
+
+def test_the_mixture_is_loaded_late_and_says_what_it_needs():
+    """In a fresh process in which scikit-learn cannot be imported."""
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import pairgrad\n"
+        "assert 'VMFMixture' in dir(pairgrad) and not hasattr(pairgrad, 'VMFMixtures')\n"
+        "try: pairgrad.VMFMixture\n"
+        "except ModuleNotFoundError as error: print(error)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "pairgrad.VMFMixture needs scikit-learn, which is not installed: pip install 'pairgrad[mixture]'"

@@ -46,7 +46,9 @@ def test_parameters_broadcast():
     assert wide.concentration.shape == (4, 3)
     one = pg.VonMisesFisher(directions(P, dtype=torch.float32), 2)
     assert one.concentration.dtype == torch.float32
-    assert pg.VonMisesFisher(directions(P, dtype=torch.float32), torch.tensor(2.0, dtype=torch.float64)).sample().dtype == torch.float64
+    for mean, rate in ((torch.float32, torch.float64), (torch.float64, torch.float32)):
+        mixed = pg.VonMisesFisher(normalize(directions(P, dtype=mean), dim=-1), torch.tensor(2.0, dtype=rate), validate_args=False)
+        assert mixed.concentration.dtype == mixed.mean_direction.dtype == mixed.sample().dtype == mixed.entropy().dtype == torch.float64
 
 
 def test_expand_copies_nothing_and_changes_nothing(batch):

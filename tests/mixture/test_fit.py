@@ -250,16 +250,16 @@ def test_partial_fit_is_an_average_of_statistics(three):
 
 
 def test_every_batch_has_its_own_random_numbers(three):
-    """The same batch again and again, with tiny steps: its statistics wander, whether the seed is a number or a state. Nothing is drawn twice."""
+    """The same batch again and again, with tiny steps: its sums wander, whether the seed is a number or a state. Nothing is drawn twice."""
     X = three[0][::3]
     for state in (0, np.random.RandomState(0)):
         model = VMFMixture(3, e_step="stochastic", random_state=state, learning_offset=1e12).partial_fit(X)
-        before, steps = model._statistics[0], []
+        before, steps = model._statistics[1], []
         for _ in range(4):
             model.partial_fit(X)
-            steps.append(model._statistics[0] - before)
-            before = model._statistics[0]
-        assert not any(np.allclose(steps[0], step, rtol=1e-3) for step in steps[1:])
+            steps.append(model._statistics[1] - before)
+            before = model._statistics[1]
+        assert not any(np.allclose(steps[0], step, rtol=1e-3, atol=0) for step in steps[1:])
     again = VMFMixture(3, e_step="stochastic", random_state=0, learning_offset=1e12)
     for _ in range(5):
         again.partial_fit(X)

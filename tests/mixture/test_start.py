@@ -14,17 +14,38 @@ def rows_at(angles):
     return DenseRows(torch.from_numpy(np.stack([np.cos(angles), np.sin(angles)], 1)))
 
 
-def test_the_second_seed_is_drawn_by_distance():
-    """Two components have two trials: the better of two draws. At angles 0 (nine rows of ten), 60 and 180 degrees the distances from the first are 0, 1/2
-    and 2. Thousand starts: shares within 4.9 standard deviations, which is exceeded once in a million."""
-    rows = rows_at(np.radians([0.0] * 9 + [60.0] + [180.0]))
-    weights = torch.ones(11, dtype=torch.float64)
-    weights[:9] = 1e6  # the first seed is one of the nine, but for one start in a million
-    random = np.random.RandomState(0)
-    second = np.array([int(seeds(rows, weights, 2, "k-means++", random)[1]) for _ in range(1000)])
-    assert set(second) == {9, 10}
-    far = 1 - (0.5 / 2.5) ** 2  # the row at 180 degrees is better than that at 60, and chosen if one of the draws is it
-    assert abs(np.mean(second == 10) - far) < 4.9 * np.sqrt(far * (1 - far) / 1000)
+def law(distances, weights, chosen, components, trials):
+    """Probabilities of the seeds that follow those chosen, as tuples: each is the best of independent draws by weight and distance."""
+    if len(chosen) == components:
+        return {(): 1.0}
+    distance = distances[list(chosen)].min(0)
+    mass = weights * distance / (weights @ distance)
+    left = [weights @ np.minimum(distance, distances[i]) for i in range(len(weights))]
+    result, worse = {}, 1.0
+    for i in np.argsort(left):  # the first is chosen if it is drawn at all, the second if it is and the first is not
+        share = worse**trials - max(worse - mass[i], 0.0) ** trials
+        worse -= mass[i]
+        if mass[i] > 0:
+            for rest, probability in law(distances, weights, (*chosen, int(i)), components, trials).items():
+                result[(int(i), *rest)] = share * probability
+    return result
+
+
+def test_seeds_are_drawn_by_distance():
+    """Four components have three trials. The first seed is the heavy row but for one start in a million; the three after it, whose candidates are drawn at
+    once, follow the law of one after another. Pearson's statistic over the 8 likeliest triples and the rest stays below 31.8 but once in 10,000 times."""
+    angles = np.radians([0.0, 100, 108, 180, 230, 300])
+    weights = np.array([1e8, 6.0, 5, 1, 4, 2])
+    rows, random, starts = rows_at(angles), np.random.RandomState(0), 1000
+    expected = law(1 - np.cos(angles[:, None] - angles), weights, (0,), 4, 3)
+    assert sum(expected.values()) == pytest.approx(1)
+    found = [tuple(seeds(rows, torch.from_numpy(weights), 4, "k-means++", random)[1:].tolist()) for _ in range(starts)]
+    likeliest = sorted(expected, key=expected.__getitem__)[-8:]
+    shares = np.array([expected[triple] for triple in likeliest])
+    counts = np.array([found.count(triple) for triple in likeliest])
+    shares, counts = np.r_[shares, 1 - shares.sum()], np.r_[counts, starts - counts.sum()]
+    assert starts * shares.min() > 5
+    assert ((counts - starts * shares) ** 2 / (starts * shares)).sum() < 31.8, (likeliest, counts, starts * shares)
 
 
 def test_seeds_differ_as_long_as_rows_do():
@@ -53,9 +74,10 @@ def test_groups_of_the_nearest():
 
 
 def test_light_components():
-    statistics = Statistics(torch.tensor([50.0, 5, 0, 45]).double(), torch.zeros(4, 2))
-    assert light(statistics, 0.0, torch.float64).tolist() == [2]
-    assert light(statistics, 0.1, torch.float64).tolist() == [1, 2]
+    weights = torch.tensor([50.0, 5, 1e-9, 45]).double()
+    assert light(weights, 0.0, torch.float64).tolist() == []
+    assert light(weights, 0.0, torch.float32).tolist() == [2]
+    assert light(weights, 0.1, torch.float64).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("weighted", [False, True])

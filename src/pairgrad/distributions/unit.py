@@ -1,4 +1,4 @@
-"""What distributions on the sphere share: the constraint, uniform tangent directions, and the checks of their parameters."""
+"""What distributions on the sphere share: the constraint, uniform directions, and the checks of their parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.distributions import constraints
 
-from pairgrad.ground.checks import computing_dtype, describe
+from pairgrad.ground.checks import computing_dtype, describe, readable
 from pairgrad.sphere.inputs import looks
 
 
@@ -56,28 +56,40 @@ def check_last(name: str, value: Any, dim: int) -> None:
         raise ValueError(f"{name} must have shape (..., {dim}), that many coordinates as the mean direction has, got {describe(value)}")
 
 
-def normals(shape: torch.Size, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+def _normals(shape: torch.Size, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
     return torch.randn(shape, dtype=computing_dtype("dtype", like.dtype), device=like.device, generator=generator)
+
+
+def _lengths_of_normals(vectors: torch.Tensor) -> torch.Tensor:
+    """Norms along the last dimension, which is kept, and never 0."""
+    return torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min_(torch.finfo(vectors.dtype).tiny)
 
 
 def uniform_direction(shape: torch.Size, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
     """Directions uniform on the sphere of the last dimension of `shape`."""
-    vectors = normals(shape, like, generator)
-    if shape[-1] == 1:
-        return torch.where(vectors < 0, -1.0, 1.0).to(vectors.dtype)
-    return vectors.div_(torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min_(torch.finfo(vectors.dtype).tiny))
+    vectors = _normals(shape, like, generator)
+    return vectors.div_(_lengths_of_normals(vectors))
 
 
-def tangent_direction(mean_direction: torch.Tensor, shape: torch.Size, generator: torch.Generator | None) -> torch.Tensor:
-    r"""Directions of `shape`, uniform among those orthogonal to `mean_direction`.
+def directions_at(angle: torch.Tensor, mean_direction: torch.Tensor, shape: torch.Size, generator: torch.Generator | None) -> torch.Tensor:
+    r"""\(\cos\theta\,\mu + \sin\theta\,v\) of `shape`, with v uniform among the directions orthogonal to \(\mu\).
 
-    A direction orthogonal to the first axis \(e_1\) is reflected by the Householder reflection along \(u = \mu + \sigma e_1\), \(\sigma\) the sign of
-    \(\mu_1\), which takes \(e_1\) to \(-\sigma\mu\). With this sign \(\lVert u\rVert^2 = 2 + 2|\mu_1| \ge 2\): nothing is small at \(\mu = \pm e_1\), neither
-    the denominator nor the derivative in \(\mu\), and no matrix is formed.
+    v is a normal vector g orthogonal to the first axis \(e_1\), scaled to length 1 and reflected by the Householder reflection along
+    \(u = \mu + \sigma e_1\), \(\sigma\) the sign of \(\mu_1\), which takes \(e_1\) to \(-\sigma\mu\). With this sign
+    \(\lVert u\rVert^2 = 2 + 2|\mu_1| \ge 2\): nothing is small at \(\mu = \pm e_1\), neither the denominator nor the derivative in \(\mu\). No matrix
+    is formed: with \(s = \sin\theta/\lVert g\rVert\) and \(a = 2u^\top g/\lVert u\rVert^2\), the result is \(s\,(g - a\sigma e_1) + (\cos\theta - sa)\mu\).
     """
-    vectors = torch.zeros(shape, dtype=computing_dtype("dtype", mean_direction.dtype), device=mean_direction.device)
-    vectors[..., 1:] = uniform_direction(torch.Size((*shape[:-1], shape[-1] - 1)), mean_direction, generator)
+    normals = _normals(shape, mean_direction, generator)
+    normals[..., 0] = 0
+    length = _lengths_of_normals(normals)
     sign = torch.where(mean_direction[..., :1] < 0, -1.0, 1.0).to(mean_direction.dtype)
-    axis = mean_direction + torch.nn.functional.pad(sign, (0, shape[-1] - 1))
-    along = (vectors * axis).sum(-1, keepdim=True) * (2 / axis.square().sum(-1, keepdim=True))
-    return vectors - along * axis
+    axis = torch.cat([mean_direction[..., :1] + sign, mean_direction[..., 1:]], -1)
+    across = normals @ axis if axis.dim() == 1 else torch.linalg.vecdot(normals, axis)
+    along = across[..., None] * (2 / axis.square().sum(-1, keepdim=True))
+    angle = angle[..., None]
+    scale = torch.sin(angle) / length
+    weight = torch.cos(angle) - scale * along
+    if torch.is_grad_enabled() or not readable(mean_direction) or not readable(angle):
+        return scale * torch.cat([-along * sign, normals[..., 1:]], -1) + weight * mean_direction
+    normals[..., :1] = -along * sign
+    return normals.mul_(scale).addcmul_(weight, mean_direction)

@@ -10,7 +10,7 @@ from torch.distributions import Distribution, constraints, register_kl
 from pairgrad.distributions.estimate import Estimate, estimate
 from pairgrad.distributions.polar import PolarAngle, moving
 from pairgrad.distributions.uniform import HypersphericalUniform
-from pairgrad.distributions.unit import check_last, check_unit, tangent_direction, unit_vector
+from pairgrad.distributions.unit import check_last, check_unit, directions_at, unit_vector
 from pairgrad.ground.checks import computing_dtype, describe, floating_tensor
 from pairgrad.potentials.registry import paired
 from pairgrad.sphere.area import log_area
@@ -238,9 +238,8 @@ class VonMisesFisher(Distribution):
         wide = computing_dtype("mean_direction", self.mean_direction.dtype)
         direction, kappa = self.mean_direction.to(wide), self.concentration.to(wide).expand(shape[:-1])
         polar = PolarAngle(self.dim)
-        angle = moving(polar, kappa, polar.draw(kappa, generator))[..., None]
-        tangent = tangent_direction(direction, shape, generator)
-        return (torch.cos(angle) * direction + torch.sin(angle) * tangent).to(self.mean_direction.dtype)
+        angle = moving(polar, kappa, polar.draw(kappa, generator))
+        return directions_at(angle, direction, shape, generator).to(self.mean_direction.dtype)
 
     def __repr__(self) -> str:
         return f"VonMisesFisher(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self.mean_direction.dtype})"
