@@ -76,6 +76,9 @@ def test_weights_are_counts():
     torch.testing.assert_close(weighted.concentration, repeated.concentration)
     torch.testing.assert_close(weighted.mean_direction, repeated.mean_direction)
     torch.testing.assert_close(tuple(weighted.estimate), tuple(repeated.estimate))
+    assert torch.equal(pg.VonMisesFisher.fit(x, counts).concentration, weighted.concentration)  # integers count too
+    both = pg.VonMisesFisher.fit(x, torch.stack([counts, torch.ones_like(counts)]))  # two fits to the same vectors
+    torch.testing.assert_close(both.concentration, torch.stack([weighted.concentration, pg.VonMisesFisher.fit(x).concentration]))
     assert weighted.estimate.sample_size == counts.sum()
     torch.testing.assert_close(pg.VonMisesFisher.fit(x, 2 * torch.ones(30)).estimate.concentration_error * math.sqrt(2),
                                pg.VonMisesFisher.fit(x).estimate.concentration_error)  # fmt: skip
@@ -131,12 +134,43 @@ def test_differentiable_in_data_and_weights():
         ((torch.eye(3), torch.ones(2)), ValueError, r"weights must have shape \(3,\), one per vector of x"),
         ((torch.eye(3), -torch.ones(3)), ValueError, "weights must be finite and >= 0, got values from -1 to -1"),
         ((torch.eye(3), torch.zeros(3)), ValueError, "weights must have a positive sum"),
-        ((torch.eye(3), [1, 1, 1]), TypeError, "weights must be a floating-point torch tensor"),
+        ((torch.eye(3), [1, 1, 1]), TypeError, "weights must be a torch tensor of real numbers"),
     ],
 )
 def test_what_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         pg.VonMisesFisher.fit(*arguments)
+
+
+def test_unbiased_needs_counts():
+    """(n r^2 - 1) / (n - 1) of weights that sum to 1 is no length."""
+    _, x = sample(8, 12.0, n=40)
+    with pytest.raises(ValueError, match=r"estimator='unbiased' reads weights as counts, which must sum to 2 or more .* got 1: multiply"):
+        pg.VonMisesFisher.fit(x, torch.full((40,), 1 / 40), estimator="unbiased")
+
+
+@pytest.mark.parametrize("dim", [3, 64])
+def test_small_resultants_in_float32(dim):
+    """Pairs of opposite vectors, tilted: what is left of their sum is a thousandth, and right to a few roundings of the vectors."""
+    generator = torch.Generator().manual_seed(dim)
+    half = normalize(torch.randn(200, dim, generator=generator), dim=-1)
+    tilt = 2e-3 * torch.eye(dim)[0]
+    x = normalize(torch.cat([half + tilt, -half + tilt]), dim=-1)
+    exact = pg.VonMisesFisher.fit(normalize(x.double(), dim=-1))
+    fitted = pg.VonMisesFisher.fit(x)
+    # the mean of 400 rounded vectors is wrong by 2^-24 / sqrt(400) or so in each coordinate, their sum by no more than ten times that
+    room = 10 * math.sqrt(dim) * 2**-24 / math.sqrt(400) / exact.estimate.resultant_length.item()
+    assert abs(fitted.concentration / exact.concentration - 1) < room
+    assert (fitted.mean_direction - exact.mean_direction).norm() < room
+
+
+def test_autocast_changes_nothing():
+    _, x = sample(64, 1e4, n=50, dtype=torch.float32)
+    plain = pg.VonMisesFisher.fit(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        fitted = pg.VonMisesFisher.fit(x)
+    assert torch.equal(fitted.concentration, plain.concentration)
+    assert torch.equal(fitted.mean_direction, plain.mean_direction)
 
 
 def test_an_unknown_estimator_is_named():

@@ -105,14 +105,38 @@ def test_angles_by_quantiles(dtype: torch.dtype) -> None:
 def test_many_concentrations_in_one_call() -> None:
     """Rejected places are filled with draws of their own concentration."""
     kappa = torch.tensor([0.0, 2.0, 50.0, 1e4], dtype=torch.float64)
-    angles = PolarAngle(3).draw(kappa.expand(COUNT // 4, 4), generator(7))
+    angles = PolarAngle(5).draw(kappa.expand(COUNT // 4, 4), generator(7))
     for i, k in enumerate(kappa.tolist()):
-        check_angles(angles[:, i], 3, k)
+        check_angles(angles[:, i], 5, k)
 
 
 def test_what_rejection_leaves_open_is_drawn_by_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polar, "ROUNDS", 1)
-    check_angles(PolarAngle(3).draw(torch.full((COUNT // 4,), 5.0, dtype=torch.float64), generator(8)), 3, 5.0)
+    angle, asked = PolarAngle(5), []
+    quantile = angle.quantile
+    monkeypatch.setattr(angle, "quantile", lambda share, kappa: asked.append(share.numel()) or quantile(share, kappa))
+    check_angles(angle.draw(torch.full((COUNT // 4,), 5.0, dtype=torch.float64), generator(8)), 5, 5.0)
+    assert COUNT // 40 < sum(asked) < COUNT // 8  # what the first round rejects
+
+
+def test_three_dimensions_by_the_closed_form() -> None:
+    """The quantile function in closed form against the one by integrals; draws from it are among those tested above."""
+    share = torch.linspace(1e-3, 1 - 1e-3, 41, dtype=torch.float64)
+    for kappa in (0.0, 1e-12, 1e-3, 1.0, 30.0, 1e8):
+        k = torch.full_like(share, kappa)
+        torch.testing.assert_close(polar._quantile_on_the_sphere(share, k), PolarAngle(3).quantile(share, k), rtol=1e-12, atol=0)
+
+
+def test_tails_of_the_circle_are_reached() -> None:
+    """p = 2, kappa = 0, where the angle is uniform: shares down to 1e-12 on either side."""
+    tail = torch.tensor([1e-12, 1e-9, 1e-6], dtype=torch.float64)
+    zero = torch.zeros_like(tail)
+    torch.testing.assert_close(
+        PolarAngle(2).quantile(tail, zero), math.pi * tail, rtol=1e-9, atol=4e-15
+    )  # the mode is at 0, and 1 - u is what is met
+    torch.testing.assert_close(
+        math.pi - PolarAngle(2).quantile(1 - tail, zero), math.pi * tail, rtol=1e-3, atol=0
+    )  # 1 - 1e-12 has four digits
 
 
 @pytest.mark.parametrize("dim", [2, 3, 5, 64, 4096])

@@ -198,6 +198,49 @@ def test_half_dtypes_are_computed_in_float32(dtype):
     assert torch.equal(vmf.log_prob(x), wide.to(dtype))
 
 
+def test_autocast_changes_no_draw_and_no_density():
+    vmf = pg.VonMisesFisher(directions(2, 64, dtype=torch.float32), torch.tensor([30.0, 1e4]))
+    plain = vmf.sample((5,), generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(vmf.sample((5,), generator=torch.Generator().manual_seed(0)), plain)
+        moving = vmf.rsample((5,), generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(moving, plain, rtol=0, atol=3e-7)  # the same sums in another order
+        assert torch.equal(vmf.log_prob(plain), pg.VonMisesFisher(vmf.mean_direction, vmf.concentration).log_prob(plain))
+        half = pg.VonMisesFisher(vmf.mean_direction.bfloat16(), vmf.concentration.bfloat16())
+        assert half.log_prob(half.mean_direction).dtype == half.entropy().dtype == torch.float32
+
+
+def test_a_half_direction_with_a_wider_concentration_is_a_unit_vector_there():
+    vmf = pg.VonMisesFisher(directions(64, dtype=torch.float32).half(), torch.tensor(30.0))
+    assert vmf.log_prob(vmf.sample()).isfinite()
+
+
+def test_samples_carry_no_derivative_of_either_mode():
+    mu, kappa = directions(P), torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+    assert not pg.VonMisesFisher(mu, kappa).sample().requires_grad
+    _, tangent = torch.func.jvp(lambda k: pg.VonMisesFisher(mu, k).sample(), (kappa.detach(),), (torch.ones_like(kappa.detach()),))
+    assert not tangent.any()
+
+
+@pytest.mark.parametrize("dim", [2, 3, 16])
+def test_draws_under_vmap(dim):
+    mu, kappa = directions(6, dim), torch.linspace(0, 9, 6, dtype=torch.float64)
+    for function, arguments in (
+        (lambda m: pg.VonMisesFisher(m, 2.0).rsample(), (mu,)),
+        (lambda k: pg.VonMisesFisher(mu[0], k).rsample(), (kappa,)),
+        (lambda m, k: pg.VonMisesFisher(m, k).sample((3,)), (mu, kappa)),
+    ):
+        drawn = vmap(function, randomness="different")(*arguments)
+        torch.testing.assert_close(drawn.norm(dim=-1), torch.ones(drawn.shape[:-1], dtype=torch.float64))
+        assert len(drawn.reshape(-1, dim).unique(dim=0)) == drawn.numel() // dim or dim == 2
+
+
+def test_numbers_of_numpy_are_concentrations():
+    np = pytest.importorskip("numpy")
+    for number in (np.float32(3), np.int64(3), np.float64(3), 3):
+        assert pg.VonMisesFisher(directions(P), number).concentration == 3
+
+
 def test_direction_and_value_gradients_agree_with_the_definition_along_the_sphere():
     """kappa mu.x, of a direction that is normalised: the two formulas are one function on the sphere."""
     raw, x, kappa = torch.randn(P, dtype=torch.float64, requires_grad=True), directions(P, seed=5), torch.tensor(7.0, dtype=torch.float64)
@@ -237,6 +280,15 @@ def test_compiled_whole(monkeypatch, backend, dims):
         draws[..., 0].sum().backward()
         assert kappa.grad.isfinite().all()
         assert (kappa.grad[1:3] != 0).all()
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_draws_of_several_batch_sizes(monkeypatch, backend):
+    """The second size is symbolic: the last batch of an epoch."""
+    monkeypatch.undo()
+    compiled = torch.compile(lambda mu, kappa: pg.VonMisesFisher(mu, kappa).sample(), fullgraph=True, backend=backend)
+    for size in (8, 9, 5):
+        assert compiled(directions(size, 3), torch.ones(size, dtype=torch.float64)).shape == (size, 3)
 
 
 def test_log_area():

@@ -8,6 +8,7 @@ import torch
 
 from pairgrad.distributions.unit import check_unit
 from pairgrad.ground.checks import computing_dtype, describe, floating_tensor, one_of
+from pairgrad.losses.scores import full_precision
 from pairgrad.potentials import Potential
 from pairgrad.potentials.registry import paired
 
@@ -36,19 +37,24 @@ def estimate(x: torch.Tensor, weights: torch.Tensor | None, estimator: str) -> t
     total = counts.sum(-1)
     if bool((total <= 0).any()):
         raise ValueError("weights must have a positive sum in every batch entry, got one of 0: nothing would be fitted")
-    shares = counts / total[..., None]
-    about = torch.einsum("...n,...np->...p", shares.detach(), wide.detach())
-    if bool((torch.linalg.vector_norm(about, dim=-1) <= torch.finfo(wide.dtype).tiny).any()):
-        raise ValueError("x has no mean direction in some batch entry: its vectors sum to 0")
-    about = torch.nn.functional.normalize(about, dim=-1)
-    # The sum again, of distances from its first value: the rounding of a long sum of vectors that agree is larger than what they differ by.
-    offsets = wide - about[..., None, :]
-    mean = about + torch.einsum("...n,...np->...p", shares, offsets)
-    length = torch.linalg.vector_norm(mean, dim=-1)
-    direction = mean / length[..., None]
-    # 1 - ||S|| / n: by subtraction it loses digits where the vectors agree, from distances where they do not.
-    scattered = (shares * offsets.square().sum(-1)).sum(-1) / 2 - length * (direction - about).square().sum(-1) / 2
-    rest = torch.where(length > 0.5, scattered, 1 - length).detach()
+    if estimator == "unbiased" and bool((total < 2).any()):
+        raise ValueError(
+            f"estimator='unbiased' reads weights as counts, which must sum to 2 or more in every batch entry, got {total.min().item():g}: "
+            "multiply normalised weights by the sample size"
+        )
+    with full_precision(x.device.type):
+        shares = counts / total[..., None]
+        about = _weighted(shares, wide).detach()
+        # The sum again, of differences from its first value: the rounding of a long sum of vectors that agree is larger than what they differ by.
+        offsets = wide - about[..., None, :]
+        shift = _weighted(shares, offsets)
+        mean = about + shift
+        length = torch.linalg.vector_norm(mean, dim=-1)
+        if bool((length <= torch.finfo(wide.dtype).tiny).any()):
+            raise ValueError("x has no mean direction in some batch entry: its vectors sum to 0")
+        direction = mean / length[..., None]
+        # 1 - |m|^2 is the mean squared distance from m, which loses nothing where the vectors agree.
+        rest = (((shares * offsets.square().sum(-1)).sum(-1) - shift.square().sum(-1)) / (1 + length)).detach()
     if bool((rest <= 4 * torch.finfo(wide.dtype).eps ** 2).any()):  # distances of a rounding
         raise ValueError(
             f"x must hold at least two different directions in every batch entry, got coinciding ones in {describe(x)}: their likelihood grows with the "
@@ -59,6 +65,10 @@ def estimate(x: torch.Tensor, weights: torch.Tensor | None, estimator: str) -> t
     curvature, slope = pot.curvature(kappa), pot.slope(kappa)
     facts = Estimate(total, length, torch.rsqrt(total * curvature), torch.rsqrt(total * kappa * slope))
     return direction.to(x.dtype), kappa.to(x.dtype), Estimate(*(t.detach().to(x.dtype) for t in facts))
+
+
+def _weighted(shares: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("...n,...np->...p", shares, vectors)
 
 
 def _concentration(pot: Potential, r: torch.Tensor, rest: torch.Tensor, count: torch.Tensor, estimator: str) -> torch.Tensor:
@@ -83,11 +93,15 @@ def _concentration(pot: Potential, r: torch.Tensor, rest: torch.Tensor, count: t
 
 
 def _checked_weights(weights: Any, x: torch.Tensor) -> torch.Tensor:
-    floating_tensor("weights", weights)
+    if not isinstance(weights, torch.Tensor) or weights.is_complex():
+        raise TypeError(f"weights must be a torch tensor of real numbers, one per vector of x, got {describe(weights)}")
+    counts = weights.to(x.dtype)
     try:
-        counts = weights.to(x.dtype).expand(x.shape[:-1])
+        shape = torch.broadcast_shapes(counts.shape[:-1], x.shape[:-2])
     except RuntimeError:
-        raise ValueError(f"weights must have shape {tuple(x.shape[:-1])}, one per vector of x, got {describe(weights)}") from None
+        shape = None
+    if shape is None or counts.shape[-1:] != x.shape[-2:-1]:
+        raise ValueError(f"weights must have shape {tuple(x.shape[:-1])}, one per vector of x, or broadcast to it, got {describe(weights)}")
     if not bool(((counts >= 0) & counts.isfinite()).all()):
         raise ValueError(f"weights must be finite and >= 0, got values from {counts.min().item():g} to {counts.max().item():g}")
-    return counts
+    return counts.expand(*shape, -1)

@@ -15,8 +15,9 @@ import math
 
 import torch
 
-from pairgrad.ground.checks import readable
-from pairgrad.ground.quadrature import gauss_legendre
+from pairgrad.distributions.unit import source
+from pairgrad.ground.checks import inside_torch_func, readable
+from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 from pairgrad.potentials.autograd import differentiable
 from pairgrad.potentials.registry import paired
 
@@ -30,6 +31,7 @@ _LONGER_ABOVE = 1.8
 QUANTILE_STEPS = {torch.float64: 9, torch.float32: 7}
 # Each round of rejection keeps at least 65 % of the proposals: after this many, fewer than 1e-14 of the draws are left to the quantile function.
 ROUNDS = 32
+_CHUNK = 1 << 16  # angles whose integrals are taken at once, each with all its nodes
 
 
 class PolarAngle:
@@ -65,7 +67,7 @@ class PolarAngle:
 
     def _nodes(self, theta: torch.Tensor, kappa: torch.Tensor, side: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Distances from theta on one side (on a new last axis), and the weights of f(theta + side distance) / f(theta) there."""
-        nodes, weights = (theta.new_tensor(v) for v in RULES[theta.dtype])
+        nodes, weights = as_tensors(RULES[theta.dtype], theta)
         stretch = self._stretch(theta, kappa, side)[..., None]
         distance = stretch * nodes
         density = torch.exp(self._log_rise(theta[..., None], kappa[..., None], side[..., None], distance))
@@ -81,6 +83,9 @@ class PolarAngle:
         dF / d kappa is the integral of (cos - R) f over the angles below theta, or of (R - cos) f over those above: the side where the sign does not
         change is taken. A plain function of tensors, so it can be differentiated in turn. At kappa = 0 it is -sin(theta) / (p - 1).
         """
+        if theta.numel() > _CHUNK and readable(theta) and not torch.is_grad_enabled():
+            parts = zip(theta.reshape(-1).split(_CHUNK), kappa.reshape(-1).split(_CHUNK), strict=True)
+            return torch.cat([self.rate(*part) for part in parts]).reshape(theta.shape)
         rest = self.potential.complement(kappa)
         side = torch.where(2 * torch.sin(theta / 2).square() < rest, -1.0, 1.0).to(theta.dtype).detach()
         distance, weight = self._nodes(theta, kappa, side)
@@ -100,7 +105,7 @@ class PolarAngle:
         kappa = kappa.detach()
         if self.dim == 3:
             return _quantile_on_the_sphere(_uniform(kappa, generator), kappa)
-        if not readable(kappa):
+        if not readable(kappa) or inside_torch_func():
             return self.quantile(_uniform(kappa, generator), kappa)
         flat = kappa.reshape(-1)
         angle, open_ = self._proposals(flat, generator)
@@ -128,7 +133,7 @@ class PolarAngle:
         g, h = (torch._standard_gamma(alpha, generator=generator) for _ in range(2))  # pyright: ignore[reportPrivateImportUsage]
         size = h + b * g
         z = kappa / shape * b * (h - g) / ((1 + b) * size)
-        uniform = torch.rand(kappa.shape, dtype=kappa.dtype, device=kappa.device, generator=generator)
+        uniform = torch.rand(kappa.shape, dtype=kappa.dtype, device=kappa.device, **source(generator))
         rejected = uniform > torch.exp((self.dim - 1) * (z + torch.log1p(-z)))
         return 2 * torch.atan2(torch.sqrt(b * g), torch.sqrt(h)), rejected
 
@@ -155,7 +160,8 @@ class PolarAngle:
             gap = torch.where(side < 0, theta, math.pi - theta).clamp_min(tiny)
             mass = self._mass(theta, kappa, side)
             logarithm = torch.log(mass) + self._log_rise(mode, kappa, side, (theta - mode).abs())
-            change = gap * torch.expm1(((goal - logarithm) * mass / gap).clamp(-2.0, 2.0))
+            step = torch.where(mass > 0, (goal - logarithm) * mass / gap, 0.0)  # no mass is left at the end of [0, pi]
+            change = gap * torch.expm1(step.clamp(-6.0, 2.0))
             theta = torch.where(side < 0, (theta + change).clamp_max(mode), (theta - change).clamp_min(mode))
         return theta
 
@@ -180,7 +186,7 @@ def _uniform(like: torch.Tensor, generator: torch.Generator | None) -> torch.Ten
     """Uniform in the open interval, in float64 where the device has it: float32 has no numbers between 1 - 6e-8 and 1."""
     dtype = torch.float32 if like.device.type == "mps" else torch.float64
     spacing = torch.finfo(dtype).eps / 2
-    return torch.rand(like.shape, dtype=dtype, device=like.device, generator=generator).clamp(spacing, 1 - spacing)
+    return torch.rand(like.shape, dtype=dtype, device=like.device, **source(generator)).clamp(spacing, 1 - spacing)
 
 
 # theta as a function of kappa: the draw itself, with `rate` as its derivative, as often as it is asked for

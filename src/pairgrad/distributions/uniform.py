@@ -86,4 +86,4 @@ class HypersphericalUniform(Distribution):
         return self.rsample(sample_shape, generator)
 
     def __repr__(self) -> str:
-        return f"HypersphericalUniform(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self._zero.dtype})"
+        return f"{type(self).__name__}(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self._zero.dtype})"

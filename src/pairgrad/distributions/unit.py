@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch.distributions import constraints
 
-from pairgrad.ground.checks import computing_dtype, describe, readable
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, readable
 from pairgrad.sphere.inputs import looks
 
 
 class _UnitVector(constraints.Constraint):
-    """A vector of length 1, along the last dimension. The tolerance is that of torch's simplex, or 32 roundings of the dtype."""
+    """A vector of length 1, along the last dimension; `tolerance` says how nearly."""
 
     event_dim = 1
     is_discrete = False
@@ -28,8 +28,8 @@ unit_vector = _UnitVector()
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """By how much the length of a unit vector may differ from 1."""
-    return max(1e-6, 32 * torch.finfo(dtype).eps)
+    """By how much the length of a unit vector may differ from 1: 1e-6, as for torch's simplex, or so many roundings of its coordinates and their sum."""
+    return max(1e-6, (4 if dtype in HALF_DTYPES else 32) * torch.finfo(dtype).eps)
 
 
 def lengths(vectors: torch.Tensor) -> torch.Tensor:
@@ -56,8 +56,13 @@ def check_last(name: str, value: Any, dim: int) -> None:
         raise ValueError(f"{name} must have shape (..., {dim}), that many coordinates as the mean direction has, got {describe(value)}")
 
 
+def source(generator: torch.Generator | None) -> dict[str, Any]:
+    """The keyword for torch.rand and randn: their overloads with a generator, None included, cannot be traced with symbolic sizes."""
+    return {} if generator is None else {"generator": generator}
+
+
 def _normals(shape: torch.Size, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-    return torch.randn(shape, dtype=computing_dtype("dtype", like.dtype), device=like.device, generator=generator)
+    return torch.randn(shape, dtype=computing_dtype("dtype", like.dtype), device=like.device, **source(generator))
 
 
 def _lengths_of_normals(vectors: torch.Tensor) -> torch.Tensor:
@@ -81,6 +86,8 @@ def directions_at(angle: torch.Tensor, mean_direction: torch.Tensor, shape: torc
     """
     normals = _normals(shape, mean_direction, generator)
     normals[..., 0] = 0
+    if shape[-1] == 2:  # a float32 normal is 0 once in 1e7 draws, and with it the only coordinate that is left
+        normals[..., 1:] = torch.where(normals[..., 1:] < 0, -1.0, 1.0)
     length = _lengths_of_normals(normals)
     sign = torch.where(mean_direction[..., :1] < 0, -1.0, 1.0).to(mean_direction.dtype)
     axis = torch.cat([mean_direction[..., :1] + sign, mean_direction[..., 1:]], -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +12,9 @@ from pairgrad.distributions.estimate import Estimate, estimate
 from pairgrad.distributions.polar import PolarAngle, moving
 from pairgrad.distributions.uniform import HypersphericalUniform
 from pairgrad.distributions.unit import check_last, check_unit, directions_at, unit_vector
-from pairgrad.ground.checks import computing_dtype, describe, floating_tensor
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor
+from pairgrad.losses.scores import full_precision
+from pairgrad.potentials.protocol import result_dtype
 from pairgrad.potentials.registry import paired
 from pairgrad.sphere.area import log_area
 from pairgrad.sphere.inputs import looks
@@ -63,8 +66,8 @@ class VonMisesFisher(Distribution):
         floating_tensor("mean_direction", mean_direction)
         if mean_direction.dim() < 1 or mean_direction.shape[-1] < 2:
             raise ValueError(f"mean_direction must have shape (..., p) with p >= 2 coordinates, got {describe(mean_direction)}")
-        if isinstance(concentration, (int, float)) and not isinstance(concentration, bool):
-            concentration = torch.full((), float(concentration), dtype=mean_direction.dtype, device=mean_direction.device)
+        if isinstance(concentration, numbers.Real) and not isinstance(concentration, bool):
+            concentration = torch.tensor(float(concentration), dtype=mean_direction.dtype, device=mean_direction.device)
         concentration = floating_tensor("concentration", concentration)
         if concentration.device != mean_direction.device:
             raise ValueError(
@@ -79,7 +82,10 @@ class VonMisesFisher(Distribution):
                 f"dimension), got {describe(concentration)}"
             ) from None
         dtype = torch.promote_types(mean_direction.dtype, concentration.dtype)
-        self.mean_direction = mean_direction.to(dtype).expand(*batch_shape, -1)
+        direction = mean_direction.to(dtype)
+        if mean_direction.dtype in HALF_DTYPES and dtype not in HALF_DTYPES:
+            direction = torch.nn.functional.normalize(direction, dim=-1)  # a unit vector in few digits is not one in many
+        self.mean_direction = direction.expand(*batch_shape, -1)
         self.concentration = concentration.to(dtype).expand(batch_shape)
         self.estimate: Estimate | None = None
         self._potential = paired(mean_direction.shape[-1])
@@ -114,11 +120,12 @@ class VonMisesFisher(Distribution):
 
         Args:
             x: (..., n, p), unit vectors; each batch entry is a sample of its own.
-            weights: (..., n), >= 0: how often each vector counts; None for once.
+            weights: (..., n), >= 0, floats or integers: how often each vector counts; None for once. Broadcast against the batch of x: (k, n) with (n, p) is
+                k fits to the same vectors.
             estimator: one of the names above.
 
         Returns:
-            A distribution with batch shape `x.shape[:-2]`, whose `estimate` holds the standard errors
+            A distribution with the batch shape of x (and weights), whose `estimate` holds the standard errors
             ([`Estimate`][pairgrad.distributions.Estimate]).
 
         Raises:
@@ -190,6 +197,7 @@ class VonMisesFisher(Distribution):
         check_unit("value", value, self._looks)
         dtype = torch.promote_types(value.dtype, self.mean_direction.dtype)
         wide = computing_dtype("value", dtype)
+        dtype = result_dtype(dtype, value.device.type)
         kappa = self.concentration.to(wide)
         square = (value.to(wide) - self.mean_direction.to(wide)).square().sum(-1)
         return (self._potential.deficit(kappa) - kappa * (square / 2) - log_area(self.dim)).to(dtype)
@@ -221,7 +229,7 @@ class VonMisesFisher(Distribution):
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         """Exact draws, of shape sample_shape + batch_shape + (p,); time and memory are proportional to their number of coordinates."""
         with torch.no_grad():
-            return self.rsample(sample_shape, generator)
+            return self.rsample(sample_shape, generator).detach()  # forward-mode tangents too
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         r"""Exact draws \(x = \cos\theta\,\mu + \sin\theta\,v\) that move with the parameters.
@@ -238,11 +246,12 @@ class VonMisesFisher(Distribution):
         wide = computing_dtype("mean_direction", self.mean_direction.dtype)
         direction, kappa = self.mean_direction.to(wide), self.concentration.to(wide).expand(shape[:-1])
         polar = PolarAngle(self.dim)
-        angle = moving(polar, kappa, polar.draw(kappa, generator))
-        return directions_at(angle, direction, shape, generator).to(self.mean_direction.dtype)
+        with full_precision(direction.device.type):
+            angle = moving(polar, kappa, polar.draw(kappa, generator))
+            return directions_at(angle, direction, shape, generator).to(self.mean_direction.dtype)
 
     def __repr__(self) -> str:
-        return f"VonMisesFisher(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self.mean_direction.dtype})"
+        return f"{type(self).__name__}(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self.mean_direction.dtype})"
 
 
 def _same_sphere(first: Any, second: Any) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 
-try:  # a private name; without it, arguments inside vmap are looked at too, and torch says that it cannot
-    from torch._C._functorch import is_functorch_wrapped_tensor
+try:  # private names; without them, arguments inside vmap are looked at too, and torch says that it cannot
+    from torch._C._functorch import is_functorch_wrapped_tensor, maybe_current_level
 except ImportError:  # pragma: no cover
 
     def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:
         return False
+
+    def maybe_current_level() -> int | None:
+        return None
 
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
@@ -84,6 +87,11 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def readable(tensor: torch.Tensor) -> bool:
     """Whether looking at the values costs no device synchronisation: a plain CPU tensor, outside torch.compile and torch.func."""
     return not torch.compiler.is_compiling() and tensor.device.type == "cpu" and not is_functorch_wrapped_tensor(tensor)
+
+
+def inside_torch_func() -> bool:
+    """Whether this runs inside vmap, grad or another transform of torch.func, where what is drawn may have a mapped dimension."""
+    return maybe_current_level() is not None
 
 
 def assert_later(condition: torch.Tensor, message: str) -> None:

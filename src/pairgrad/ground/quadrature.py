@@ -6,11 +6,14 @@ import math
 from decimal import Decimal, localcontext
 from functools import cache
 
+import torch
+
+Rule = tuple[tuple[float, ...], tuple[float, ...]]  # nodes and weights
 _DIGITS = 40
 
 
 @cache
-def gauss_legendre(points: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def gauss_legendre(points: int) -> Rule:
     """Nodes and weights of the rule on [0, 1], rounded once.
 
     In decimal arithmetic: close to the ends of the interval a weight is points^2 times as sensitive as its node, and float64 would lose two digits.
@@ -32,6 +35,20 @@ def gauss_legendre(points: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
             pairs.append((float((1 + x) / 2), float(1 / ((1 - x * x) * slope * slope))))
     nodes, weights = zip(*pairs, strict=True)
     return nodes, weights
+
+
+_ON_DEVICES: dict[tuple[Rule, torch.dtype, torch.device], tuple[torch.Tensor, torch.Tensor]] = {}
+
+
+def as_tensors(rule: Rule, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nodes and weights in the dtype and on the device of `like`; copied to a device once, because a copy may wait for it."""
+    if like.device.type == "cpu" or torch.compiler.is_compiling():
+        return like.new_tensor(rule[0]), like.new_tensor(rule[1])
+    key = (rule, like.dtype, like.device)
+    if key not in _ON_DEVICES:
+        with torch.inference_mode(False):
+            _ON_DEVICES[key] = like.new_tensor(rule[0]), like.new_tensor(rule[1])
+    return _ON_DEVICES[key]
 
 
 def _legendre(n: int, x: Decimal) -> tuple[Decimal, Decimal]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pairgrad.ground.arithmetic import FusedArithmetic, TorchArithmetic
-from pairgrad.ground.quadrature import gauss_legendre
+from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 from pairgrad.potentials.autograd import differentiable, differentiable_pair
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.formulas import BySubtraction, OwnDerivative
@@ -20,8 +20,9 @@ Kernel = Callable[..., torch.Tensor]
 TORCH = TorchArithmetic()
 _FUSED = FusedArithmetic()
 
-# Enough points for the rounding of float64 over a quarter of the length on which the slope changes: there the error falls by about 300 per point.
-_MEAN_RULE, _BREGMAN_RULE = gauss_legendre(6), gauss_legendre(8)
+# Enough points for the rounding of float64 over a quarter of the length on which the slope changes, where the error falls by about 300 per point; and over
+# the whole of it, where it falls by about 20.
+_MEAN_RULE, _BREGMAN_RULE = gauss_legendre(6), gauss_legendre(20)
 
 
 def _value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
@@ -108,9 +109,9 @@ def _bregman(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if not pot.coherent:
         return _difference(pot, a, b) - _slope(pot, a) * step
     infinite = a.isinf() | b.isinf()
-    near = step.abs() <= _scale(pot, a, b) / 4
+    near = step.abs() <= _scale(pot, a, b)
     inner = torch.where(near, step, 0.0)
-    nodes, weights = (step.new_tensor(v) for v in _BREGMAN_RULE)
+    nodes, weights = as_tensors(_BREGMAN_RULE, step)
     close = step * step * (weights * (1 - nodes) * curvature(pot, a[..., None] + nodes * inner[..., None])).sum(-1)
     low, high = step * (_secant(pot, a, b) - _slope(pot, a)), step * _complement(pot, a) - (_deficit(pot, b) - _deficit(pot, a))
     small = _slope(pot, torch.maximum(a, b)) * step.abs() <= _deficit(pot, a) + _deficit(pot, b)

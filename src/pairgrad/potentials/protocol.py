@@ -23,7 +23,7 @@ class Pair(NamedTuple):
     slope: torch.Tensor
 
 
-def _result_dtype(dtype: torch.dtype, device_type: str) -> torch.dtype:
+def result_dtype(dtype: torch.dtype, device_type: str) -> torch.dtype:
     """The dtype of the argument; under autocast, float32 for the dtypes that are computed in it."""
     if dtype in HALF_DTYPES and torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.float32
@@ -99,7 +99,7 @@ class Potential(ABC):
             return Pair(self.value(x), self.slope(x))
         floating_tensor("x", x)
         results = kernels.pair(self, x.to(self.compute_dtype(x.dtype)))
-        return Pair(*(result.to(_result_dtype(x.dtype, x.device.type)) for result in results))
+        return Pair(*(result.to(result_dtype(x.dtype, x.device.type)) for result in results))
 
     def curvature(self, x: torch.Tensor) -> torch.Tensor:
         """The derivative of the supplied slope."""
@@ -135,8 +135,7 @@ class Potential(ABC):
     def bregman(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """value(b) - value(a) - slope(a) (b - a) for a, b >= 0: how far the potential lies above its tangent at a.
 
-        Right to a few roundings of the smallest parts it can be put together from; relative to itself to some 1e3 of them at worst, between large a and
-        b that differ by a third or so.
+        Right to a few roundings of the smallest parts it can be put together from; relative to itself to about a hundred of them at worst.
 
         The Kullback-Leibler divergence from the vMF distribution of concentration a to that of concentration b and the same mean direction.
         """
@@ -200,7 +199,7 @@ class Potential(ABC):
                 raise ValueError(f"{' and '.join(arguments)} must broadcast against each other, got {shapes}") from None
         compute = self.compute_dtype(dtype)
         result = rule(self, *(t.to(compute) for t in tensors))
-        return result.to(_result_dtype(dtype, tensors[0].device.type))
+        return result.to(result_dtype(dtype, tensors[0].device.type))
 
     # Identity ---------------------------------------------------------------------------------------------------------
 
