@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from pairgrad.mixture import VMFMixture
 from pairgrad.mixture.inputs import read
+from pairgrad.mixture.rows import quiet_sparse
 
 ROWS = np.random.default_rng(0).normal(size=(20, 4))
 
@@ -24,8 +25,8 @@ ROWS = np.random.default_rng(0).normal(size=(20, 4))
         ({"init": np.zeros((2, 4))}, "init must have finite rows of positive length, got row 0 without a direction"),
         ({"init": np.array([[1.0, 0, 0, 0], [0, np.inf, 0, 0]])}, "init must have finite rows of positive length, got row 1 without"),
         ({"init": [[1.0, 2], [3]]}, "init must be one of .* or an array .* got .*list"),
-        ({"init": scipy.sparse.csr_matrix(np.eye(2, 4))}, "init must be a dense array of real numbers, got .*csr_matrix"),
-        ({"init": 1j * np.eye(2, 4)}, "init must be a dense array of real numbers, got .*ndarray"),
+        ({"init": scipy.sparse.csr_matrix(np.eye(2, 4))}, "init must be a dense array of real numbers, got csr_matrix of dtype float64"),
+        ({"init": 1j * np.eye(2, 4)}, "init must be a dense array of real numbers, got ndarray of dtype complex128"),
         ({"init": torch.ones(2, 4, device="meta")}, "init must be a dense array of real numbers, got a float32 tensor .* on meta"),
         ({"n_init": 0}, "n_init must be an integer >= 1, got 0"),
         ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
@@ -108,7 +109,8 @@ def test_rows_of_another_length():
         (np.where(np.arange(20) == 3, np.nan, 1), "NaN"),
         (torch.full((20,), torch.nan), "finite"),
         (2.0, "sample_weight must have shape \\(20,\\), one per row of X, got 2.0"),
-        (torch.ones(20, dtype=torch.complex64), "sample_weight must be real, got a complex64 tensor"),
+        (torch.ones(20, dtype=torch.complex64), "sample_weight must hold real numbers, got a complex64 tensor"),
+        (torch.ones(20, device="meta"), "sample_weight must hold real numbers, got a float32 tensor of shape .* on meta"),
     ],
 )
 def test_weights(weights, message):
@@ -117,7 +119,7 @@ def test_weights(weights, message):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-50, 1e50, 1e300, 1.7e308])
+@pytest.mark.parametrize("scale", [5e-324, 1e-50, 1e50, 1.7e308])
 def test_weights_count_relative_to_each_other(scale, dtype):
     """Neither their sums nor their products with single-precision shares overflow or vanish."""
     X = ROWS.astype(dtype)
@@ -176,12 +178,15 @@ def test_unit_rows_are_taken_as_they_are():
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_given_directions_have_any_length(scale):
-    plain, scaled = (VMFMixture(2, init=factor * np.eye(2, 4)).fit(ROWS) for factor in (1.0, scale))
+    plain, scaled = (VMFMixture(2, init=factor * np.eye(2, 4), tol=0.1).fit(ROWS) for factor in (1.0, scale))
     np.testing.assert_allclose(scaled.mean_directions_, plain.mean_directions_, rtol=1e-12)
 
 
 def test_half_precision_is_computed_in_single():
-    for rows in (ROWS.astype(np.float16), torch.from_numpy(ROWS).half(), torch.from_numpy(ROWS).half().to_sparse_csr()):
+    halves = torch.from_numpy(ROWS).half()
+    with quiet_sparse():
+        sparse = halves.to_sparse_csr()
+    for rows in (halves.numpy(), halves, sparse):
         assert np.asarray(VMFMixture(2, random_state=0).fit(rows).weights_).dtype == np.float32
 
 

@@ -33,19 +33,19 @@ def law(distances, weights, chosen, components, trials):
 
 def test_seeds_are_drawn_by_distance():
     """Four components have three trials. The first seed is the heavy row but for one start in a million; the three after it, whose candidates are drawn at
-    once, follow the law of one after another. Pearson's statistic over the 8 likeliest triples and the rest stays below 31.8 but once in 10,000 times."""
+    once, follow the law of one after another. Pearson's statistic over the 5 likeliest triples and the rest stays below 25.7 but once in 10,000 times."""
     angles = np.radians([0.0, 100, 108, 180, 230, 300])
     weights = np.array([1e8, 6.0, 5, 1, 4, 2])
-    rows, random, starts = rows_at(angles), np.random.RandomState(0), 1000
+    rows, random, starts = rows_at(angles), np.random.RandomState(0), 600
     expected = law(1 - np.cos(angles[:, None] - angles), weights, (0,), 4, 3)
     assert sum(expected.values()) == pytest.approx(1)
     found = [tuple(seeds(rows, torch.from_numpy(weights), 4, "k-means++", random)[1:].tolist()) for _ in range(starts)]
-    likeliest = sorted(expected, key=expected.__getitem__)[-8:]
+    likeliest = sorted(expected, key=expected.__getitem__)[-5:]
     shares = np.array([expected[triple] for triple in likeliest])
     counts = np.array([found.count(triple) for triple in likeliest])
     shares, counts = np.r_[shares, 1 - shares.sum()], np.r_[counts, starts - counts.sum()]
     assert starts * shares.min() > 5
-    assert ((counts - starts * shares) ** 2 / (starts * shares)).sum() < 31.8, (likeliest, counts, starts * shares)
+    assert ((counts - starts * shares) ** 2 / (starts * shares)).sum() < 25.7, (likeliest, counts, starts * shares)
 
 
 def test_seeds_differ_as_long_as_rows_do():

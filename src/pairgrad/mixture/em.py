@@ -58,7 +58,7 @@ class Scores:
         self.parameters = parameters
         self.offsets = parameters.weights.log() - potential.value(parameters.rates)
         self.bias = self.offsets.to(rows.dtype).to(rows.device)
-        self.columns = (parameters.rates[:, None] * parameters.directions).to(rows.dtype).to(rows.device).t()
+        self.columns = rows.columns(parameters.rates[:, None] * parameters.directions)
         self.components = parameters.rates.numel()
         self.chunk_size = chunk_size
 

@@ -14,10 +14,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pairgrad.ground.checks import integer_at_least
-from pairgrad.mixture.em import Maximiser, Parameters, Scores, Statistics, constant, expect
+from pairgrad.mixture.em import Maximiser, Parameters, Scores, Statistics, constant
 from pairgrad.mixture.inputs import Kind, directions, read, read_weights
 from pairgrad.mixture.options import check_parameters
-from pairgrad.mixture.rows import Rows
+from pairgrad.mixture.rows import Rows, wide
 from pairgrad.mixture.runs import Iterations, Progress, Run, complaints
 from pairgrad.mixture.start import light, nearest, reseed, seeds
 from pairgrad.potentials import Potential, potential
@@ -41,8 +41,8 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     Args:
         n_components: k >= 1.
         e_step: `"soft"`, posterior probabilities; `"hard"`, the likeliest component takes all (classification EM, which maximises the classification
-            likelihood); `"stochastic"`, a component drawn from the posterior takes all (stochastic EM, which wanders; the best parameters visited are
-            returned).
+            likelihood); `"stochastic"`, a component drawn from the posterior takes all (stochastic EM, which wanders; the best parameters visited
+            are returned: of those with the fewest components too light, the likeliest).
         concentration: `"free"`, one per component; `"tied"`, one for all.
         init: `"k-means++"`, seeds far apart on the sphere; `"random"`, random rows; or an array (n_components, n_features) of directions. Rows are given to
             the nearest seed, and EM starts from the weights and directions of these groups with one concentration for all, so that a group of one
@@ -54,8 +54,8 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
             best value has not risen by more than this for 10 iterations.
         min_weight: a component with a smaller share of the weight is placed anew, as an empty one always is: at the rows that are explained worst, with an
             equal share and the mean resultant length of all components. At most 3 n_components times per run.
-        max_concentration: the largest concentration, which keeps the likelihood bounded: a component of coincident rows gets it. The default is that of
-            [`ClassBank`][pairgrad.ClassBank].
+        max_concentration: the largest concentration, which keeps the likelihood bounded: a component of coincident rows gets it. None is 1e5, as in
+            [`ClassBank`][pairgrad.ClassBank], or 100 n_features where that is more: there, the mean resultant length is 0.995.
         normalize: scale rows to length 1. Otherwise rows whose length is not 1 up to 1e-5 are an error.
         warm_start: start `fit` from the present parameters, if there are any.
         learning_decay: of `partial_fit`, in (0.5, 1].
@@ -71,7 +71,8 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         concentrations_: (n_components,), equal if tied.
         labels_: (n_samples,), the likeliest component of each row in `fit`, or of the last batch of `partial_fit`.
         log_likelihood_: the mean log-density of the rows, weighted by `sample_weight`: what `score` gives.
-        lower_bound_: the objective of the E-step at the parameters returned: `log_likelihood_`, or the mean classification log-likelihood if hard.
+        lower_bound_: the objective of the E-step at the parameters returned: `log_likelihood_`, or the mean classification log-likelihood if hard. After
+            `partial_fit`, that of the last batch before its step.
         log_likelihoods_: the objective at the start and after every iteration, of the run that was kept; for `partial_fit`, of every batch before its step.
         monotone_log_likelihood_: whether no iteration of that run lowered its objective by more than rounding, iterations that placed components anew
             left out. Rounding is \(u(\sqrt p + 8)\sum_j w_j(\kappa_j + |\log w_j - \Phi(\kappa_j)| + 1)\), with u the unit roundoff of the dtype, once before
@@ -109,7 +110,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         min_weight: float = 0.0,
-        max_concentration: float = 1e5,
+        max_concentration: float | None = None,
         normalize: bool = True,
         warm_start: bool = False,
         learning_decay: float = 0.7,
@@ -149,10 +150,10 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """
         check_parameters(self)
         resume = bool(self.warm_start) and hasattr(self, "weights_")
-        rows, kind = read(self, X, reset=True, normalize=self.normalize)
+        rows, kind = read(self, X, reset=not resume, normalize=self.normalize)
         weights = read_weights(sample_weight, rows)
         self._enough(rows, weights)
-        random = check_random_state(self.random_state)
+        random = self._random = check_random_state(self.random_state)
         iterations = self._iterations(rows, weights)
         best: Run | None = None
         run: Run | None = None
@@ -160,7 +161,8 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
             for number in range(self.n_init if isinstance(self.init, str) and not resume else 1):
                 start = self._parameters(to_go_on=True) if resume else self._start(rows, weights, random)
                 run = Run(start)
-                progress = Progress(None if not self.verbose else 1 if self.verbose > 1 else self.verbose_interval, number + 1)
+                every = None if not self.verbose else 1 if self.verbose > 1 else self.verbose_interval
+                progress = Progress(every, number + 1, "classification log-likelihood" if self.e_step == "hard" else "log-likelihood")
                 iterations.run(run, self._generator(rows, random), progress)
                 progress.end(run)
                 best = run if best is None else max(best, run, key=iterations.rank)
@@ -196,9 +198,10 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         first = not hasattr(self, "_statistics")
         rows, kind = read(self, X, reset=first, normalize=self.normalize)
         weights = read_weights(sample_weight, rows)
-        if first:
+        if first:  # every further batch goes on with the random numbers
             self._enough(rows, weights)
-        random = check_random_state(self.random_state)
+            self._random = check_random_state(self.random_state)
+        random = self._random
         start = self._start(rows, weights, random) if first else self._parameters(to_go_on=True)
         iterations = self._iterations(rows, weights)
         expectation = iterations.expectation(iterations.scores(start), self._generator(rows, random))
@@ -210,7 +213,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
             size = (steps + self.learning_offset) ** -self.learning_decay
             old = Statistics(*(torch.from_numpy(part) for part in self._statistics))
             statistics = Statistics(*(torch.lerp(a, b, size) for a, b in zip(old, batch, strict=True)))
-        which = light(statistics, self.min_weight, rows.dtype)
+        which = light(statistics.weights, self.min_weight, rows.dtype)
         if which.numel():
             statistics = reseed(statistics, which, expectation.rows, rows, weights)
         run = Run(iterations.maximiser(statistics, start), statistics, iterations=steps, reseeded=which.numel())
@@ -226,13 +229,13 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
             chosen = directions("init", self.init, (self.n_components, rows.features))
         groups = nearest(rows, weights, chosen)
         nothing = torch.zeros(self.n_components, dtype=torch.float64)
-        started = Maximiser(self._potential(), tied=True, cap=float(self.max_concentration))(groups, Parameters(nothing, chosen, nothing))
+        started = Maximiser(self._potential(), tied=True, cap=self._cap())(groups, Parameters(nothing, chosen, nothing))
         floor = 1 / (2 * self.n_components)  # a seed that nobody is nearest to is not given up before EM has seen it
         shares = started.weights.clamp_min(floor * float(started.weights.max()))
         return Parameters(shares / shares.sum(), started.directions, started.rates)
 
     def _iterations(self, rows: Rows, weights: torch.Tensor | None) -> Iterations:
-        maximiser = Maximiser(self._potential(), self.concentration == "tied", float(self.max_concentration))
+        maximiser = Maximiser(self._potential(), self.concentration == "tied", self._cap())
         return Iterations(maximiser, rows, weights, self.e_step, self.max_iter, float(self.tol), float(self.min_weight), self.chunk_size)
 
     def _generator(self, rows: Rows, random: np.random.RandomState) -> torch.Generator | None:
@@ -250,8 +253,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self._statistics = tuple(part.numpy() for part in _per_unit(run.statistics))
         labels, densities = self._labels_and_densities(rows)
         self.labels_ = kind.give(labels)
-        wide = densities.double() if rows.device.type != "mps" else densities
-        self.log_likelihood_ = float(wide.mean() if weights is None else torch.dot(weights, wide) / weights.sum())
+        self.log_likelihood_ = _mean(densities, weights) + constant(rows.features)
         self.lower_bound_ = run.objective
         self.log_likelihoods_ = list(run.curve)
         self.monotone_log_likelihood_ = run.monotone if not steps else None
@@ -275,17 +277,17 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> Any:
         """The log-density of every row with respect to the surface of the sphere, (n_samples,)."""
         rows, kind = self._read(X)
-        return kind.give(self._labels_and_densities(rows)[1])
+        return kind.give(self._labels_and_densities(rows)[1] + constant(rows.features))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The mean log-density of the rows, weighted by `sample_weight`."""
         rows, _ = self._read(X)
         weights = read_weights(sample_weight, rows)
-        return expect(self._scores(rows), weights).objective + constant(rows.features)
+        return _mean(self._labels_and_densities(rows)[1], weights) + constant(rows.features)
 
     def aic(self, X: Any) -> float:
         """Akaike's information criterion of `X`: the lower the better."""
-        return 2 * self._n_parameters() - 2 * self._total(X)[0]
+        return -2 * self._total(X)[0] + 2 * self._n_parameters()
 
     def bic(self, X: Any) -> float:
         """The Bayesian information criterion of `X`: the lower the better."""
@@ -312,21 +314,22 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         return kind.give(torch.cat(drawn)), kind.give(labels)
 
     def _labels_and_densities(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """The likeliest component of every row, and its log-density without the constant of the sphere."""
         labels = torch.zeros(rows.count, dtype=torch.int64, device=rows.device)
         densities = torch.zeros(rows.count, dtype=rows.dtype, device=rows.device)
         for start, stop, joint in self._scores(rows).chunks():
             highest, likeliest = joint.max(1)
             labels[start:stop] = likeliest
             densities[start:stop] = highest + torch.sub(joint, highest[:, None], out=joint).exp_().sum(1).log_()
-        return labels, densities + constant(rows.features)
+        return labels, densities
 
     def _total(self, X: Any) -> tuple[float, int]:
         rows, _ = self._read(X)
-        return (expect(self._scores(rows), None).objective + constant(rows.features)) * rows.count, rows.count
+        return (_mean(self._labels_and_densities(rows)[1], None) + constant(rows.features)) * rows.count, rows.count
 
     def _n_parameters(self) -> int:
         """Free parameters: directions, concentrations, weights."""
-        k = self.n_components
+        k = len(self.weights_)
         return k * (self.n_features_in_ - 1) + (k if self.concentration == "free" else 1) + k - 1
 
     # Plumbing ---------------------------------------------------------------------------------------------------------
@@ -337,6 +340,9 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _scores(self, rows: Rows) -> Scores:
         return Scores(self._potential(), self._parameters(), rows, self.chunk_size)
+
+    def _cap(self) -> float:
+        return float(self.max_concentration) if self.max_concentration is not None else max(1e5, 100.0 * self.n_features_in_)
 
     def _potential(self) -> Potential:
         return potential(dim=self.n_features_in_)
@@ -375,6 +381,11 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
 def _per_unit(statistics: Statistics) -> Statistics:
     whole = statistics.weights.sum()
     return Statistics(statistics.weights / whole, statistics.sums / whole)
+
+
+def _mean(densities: torch.Tensor, weights: torch.Tensor | None) -> float:
+    densities = densities.to(wide(densities.device))
+    return float(densities.mean() if weights is None else torch.dot(weights, densities) / weights.sum())
 
 
 def _to_float64(part: Any) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from pairgrad.ground.checks import DTYPES, HALF_DTYPES, describe
-from pairgrad.mixture.rows import DenseRows, Rows, SparseRows, quiet_sparse
+from pairgrad.mixture.rows import DenseRows, Rows, SparseRows, quiet_sparse, wide
 
 _UNIT_ROUNDINGS = 8  # a length that is 1 up to these many roundings is 1: a norm over thousands of features has an error of a few
 UNIT_TOLERANCE = 1e-5  # for rows that must not be scaled: a single-precision embedding, normalised by its model, is within 1e-6
@@ -40,9 +41,8 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool, normalize: bool) -> t
         kind = Kind(True, values.dtype, values.device)
     else:
         least = 2 if reset else 1  # afterwards the number of features is compared with that of fit
-        array: Any = validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_features=least
-        )
+        dtypes = np.float32 if getattr(X, "dtype", None) == np.float16 else [np.float64, np.float32]
+        array: Any = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtypes, ensure_min_features=least)
         if not isinstance(array, np.ndarray):
             if not array.has_canonical_format:  # entries given twice are to be added
                 array = array.copy()
@@ -61,40 +61,51 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool, normalize: bool) -> t
 
 
 def read_weights(sample_weight: Any, rows: Rows) -> torch.Tensor | None:
-    """Weights as a float64 tensor where the rows are; None where every row counts once."""
+    """Weights as a float64 tensor where the rows are, scaled by a power of 2 to at most 1: only their proportions matter. None: every row counts once."""
     if sample_weight is None:
         return None
+    if np.isscalar(sample_weight) or (isinstance(sample_weight, torch.Tensor) and sample_weight.shape != (rows.count,)):
+        raise ValueError(f"sample_weight must have shape ({rows.count},), one per row of X, got {describe(sample_weight)}")
     if isinstance(sample_weight, torch.Tensor):
-        weights = sample_weight.detach().to(rows.device)
-        if weights.shape != (rows.count,):
-            raise ValueError(f"sample_weight must have shape ({rows.count},), one per row of X, got {describe(sample_weight)}")
+        if sample_weight.is_complex() or sample_weight.is_meta:
+            raise ValueError(f"sample_weight must hold real numbers, got {describe(sample_weight)}")
+        weights = sample_weight.detach().to(wide(sample_weight.device))
     else:
         wanted: Any = np.float64
         array = check_array(sample_weight, ensure_2d=False, dtype=wanted, input_name="sample_weight")
         if array.shape != (rows.count,):
             raise ValueError(f"sample_weight.shape == {array.shape}, expected ({rows.count},): one weight per row of X")
-        weights = _shared(array).to(rows.device)
-    weights = weights.to(torch.float64 if rows.device.type != "mps" else torch.float32)
+        weights = _shared(array)
     if not bool(torch.isfinite(weights).all()) or not bool((weights >= 0).all()):
         raise ValueError(f"sample_weight must be finite and >= 0, got values from {float(weights.min()):g} to {float(weights.max()):g}")
-    if not float(weights.sum()) > 0:
+    largest = float(weights.max())
+    if not largest > 0:
         raise ValueError("sample_weight must have a positive sum, got only zeros: no row counts")
-    return weights
+    power = -math.frexp(largest)[1]
+    weights = weights * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)  # in two steps, since the whole power need not be a number
+    return weights.to(wide(rows.device)).to(rows.device)
 
 
 def directions(name: str, given: Any, shape: tuple[int, int]) -> torch.Tensor:
     """Given directions as unit rows in float64 on the CPU."""
-    tensor = given.detach().cpu().double() if isinstance(given, torch.Tensor) else torch.from_numpy(np.array(given, dtype=np.float64))
+    what = describe(given) if isinstance(given, torch.Tensor) else f"{type(given).__name__} of dtype {getattr(given, 'dtype', 'object')}"
+    if isinstance(given, torch.Tensor):
+        real = not given.is_complex() and not given.is_meta and given.layout == torch.strided
+    else:
+        given = np.asarray(given)
+        real = given.dtype.kind in "biuf"
+    if not real:
+        raise ValueError(f"{name} must be a dense array of real numbers, got {what}")
+    tensor = given.detach().cpu().double() if isinstance(given, torch.Tensor) else torch.from_numpy(given.astype(np.float64))
     if tensor.shape != shape:
         raise ValueError(
             f"{name} must have shape (n_components, n_features) = {shape}, one direction per component, got shape {tuple(tensor.shape)}"
         )
-    lengths = torch.linalg.vector_norm(tensor, dim=1, keepdim=True)
-    if not bool((torch.isfinite(lengths) & (lengths > 0)).all()):
-        raise ValueError(
-            f"{name} must have finite rows of positive length, got row {int((~(lengths > 0)).squeeze(1).double().argmax())} without a direction"
-        )
-    return tensor / lengths
+    largest = tensor.abs().amax(1)  # NaN if there is one
+    bad = (~(torch.isfinite(largest) & (largest > 0))).nonzero()
+    if bad.numel():
+        raise ValueError(f"{name} must have finite rows of positive length, got row {int(bad[0])} without a direction")
+    return torch.nn.functional.normalize(tensor / largest[:, None])
 
 
 def _shared(array: np.ndarray) -> torch.Tensor:
@@ -109,11 +120,18 @@ def _shared(array: np.ndarray) -> torch.Tensor:
 def _checked_tensor(estimator: BaseEstimator, X: torch.Tensor, *, reset: bool) -> torch.Tensor:
     name = type(estimator).__name__
     values = X.detach()
-    if values.layout not in (torch.strided, torch.sparse_csr):
-        with quiet_sparse():
-            values = values.to_sparse_csr()
     if values.dim() != 2:
         raise ValueError(f"X must have shape (n_samples, n_features), got {describe(X)}: use X.reshape(-1, n_features)")
+    if values.is_meta:
+        raise ValueError(f"X must hold numbers, got {describe(X)}: {name} cannot be fitted to a shape")
+    if values.layout not in (torch.strided, torch.sparse_csr):
+        if values.layout not in (torch.sparse_coo, torch.sparse_csc) or values.sparse_dim() != 2:
+            raise ValueError(
+                "X must be strided or sparse in both dimensions (torch.sparse_coo, torch.sparse_csr or torch.sparse_csc), got "
+                f"{values.layout} with {values.sparse_dim()} sparse dimension(s): convert it"
+            )
+        with quiet_sparse():
+            values = values.to_sparse_csr()
     if values.is_complex():
         raise ValueError(f"Complex data not supported: X must be real, got {describe(X)}")
     if values.dtype not in DTYPES:
@@ -138,7 +156,7 @@ def _checked_tensor(estimator: BaseEstimator, X: torch.Tensor, *, reset: bool) -
 
 def _lengths(values: torch.Tensor) -> torch.Tensor:
     """Norms of dense rows in float64. Where squares would overflow or vanish, the row is scaled by its largest entry first."""
-    dtype = torch.float64 if values.device.type != "mps" else torch.float32
+    dtype = wide(values.device)
     lengths = torch.linalg.vector_norm(values, dim=1, dtype=dtype)
     extreme = ((lengths < _SAFE[0]) | (lengths > _SAFE[1])).nonzero().squeeze(1)
     if extreme.numel():
@@ -162,7 +180,7 @@ def _scaled(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _sparse(starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, features: int, *, normalize: bool) -> SparseRows:
-    dtype = torch.float64 if values.device.type != "mps" else torch.float32
+    dtype = wide(values.device)
     owner = torch.repeat_interleave(torch.arange(starts.numel() - 1, device=values.device), starts.diff().long())
     largest = torch.zeros(starts.numel() - 1, dtype=dtype, device=values.device)
     largest.scatter_reduce_(0, owner, values.abs().to(dtype), "amax")

@@ -13,6 +13,7 @@ from pairgrad.mixture.em import E_STEPS
 from pairgrad.mixture.start import STARTS
 
 CONCENTRATIONS = ("free", "tied")
+LARGEST = 1e30  # concentrations whose log-densities are still numbers in single precision
 
 
 def check_parameters(estimator: Any) -> None:
@@ -22,7 +23,7 @@ def check_parameters(estimator: Any) -> None:
     one_of("concentration", estimator.concentration, CONCENTRATIONS)
     if isinstance(estimator.init, str):
         one_of("init", estimator.init, STARTS)
-    elif estimator.init is None or np.ndim(estimator.init) != 2:
+    elif not _is_table(estimator.init):
         names = ", ".join(map(repr, STARTS))
         raise ValueError(
             f"init must be one of {names} or an array (n_components, n_features) of directions, got {describe(estimator.init)}"
@@ -34,9 +35,18 @@ def check_parameters(estimator: Any) -> None:
         integer_at_least("chunk_size", estimator.chunk_size, 1)
     _number("tol", estimator.tol, 0, math.inf, "the rise of the objective per unit of weight that counts as none")
     _number("min_weight", estimator.min_weight, 0, 1 / components, "a share of the weight below 1 / n_components", below=True)
-    _number("max_concentration", estimator.max_concentration, 0, math.inf, "the largest concentration", above=True, below=True)
+    if estimator.max_concentration is not None:
+        _number("max_concentration", estimator.max_concentration, 0, LARGEST, "the largest concentration, or None", above=True)
     _number("learning_decay", estimator.learning_decay, 0.5, 1, "the exponent of the step sizes", above=True)
     _number("learning_offset", estimator.learning_offset, 0, math.inf, "what is added to the number of the step", below=True)
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it has two dimensions; lists of lists of different lengths have none."""
+    try:
+        return np.ndim(value) == 2
+    except ValueError:
+        return False
 
 
 def _number(name: str, value: Any, low: float, high: float, meaning: str, *, above: bool = False, below: bool = False) -> None:

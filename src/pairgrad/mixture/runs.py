@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Progress:
 
     every: int | None
     number: int
+    objective: str = "log-likelihood"
     began: float = field(default_factory=time.perf_counter)
 
     def report(self, iteration: int, objective: float, change: float | None, note: str = "") -> None:
@@ -50,9 +52,8 @@ class Progress:
     def _line(self, iteration: int, objective: float, change: float | None, note: str) -> None:
         step = "" if change is None else f"  change {change:+.3e}"
         seconds = time.perf_counter() - self.began
-        print(
-            f"VMFMixture  run {self.number}  iteration {iteration:4d}  log-likelihood {objective:.8g}{step}  {seconds:.2f} s  {note}".rstrip()
-        )
+        line = f"VMFMixture  run {self.number}  iteration {iteration:4d}  {self.objective} {objective:.8g}{step}  {seconds:.2f} s  {note}"
+        print(line.rstrip())
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,11 @@ class Iterations:
         """Changes `run` as it goes, so that an interrupted run leaves what it had.
 
         Every E-step measures the parameters that it was given: those of the last M-step, or the start. With the stochastic E-step they are kept only if
-        they are better than those kept before; otherwise that goes without saying, up to rounding.
+        they are better than those kept before: of fewer components that are too light, or as few and a higher objective. Otherwise that goes without
+        saying, up to rounding.
         """
         parameters = run.parameters
+        best = (-math.inf, -math.inf)
         before: tuple[float, float] | None = None  # the objective before the last M-step and its rounding, where they can be compared
         stale = 0
         while True:
@@ -91,8 +94,10 @@ class Iterations:
             change = None if before is None else objective - before[0]
             if before is not None and objective < before[0] - before[1] - rounding:
                 run.monotone = False
-            stale = 0 if objective > run.objective + self.tol else stale + 1
-            if before is None or objective > run.objective or self.e_step != "stochastic":
+            worth = (-len(self.too_light(parameters)), objective)
+            stale = 0 if worth > (best[0], best[1] + self.tol) else stale + 1
+            if self.e_step != "stochastic" or worth > best:
+                best = worth
                 run.parameters, run.statistics, run.objective = parameters, expectation.statistics, objective
             placed = self._light(run, expectation.statistics)
             still = stale >= PATIENCE if self.e_step == "stochastic" else change is not None and change <= self.tol
@@ -111,11 +116,10 @@ class Iterations:
     def rank(self, run: Run) -> tuple[int, int, float]:
         """Runs are compared by this: first the fewest components that are too light, then the fewest at the largest concentration, whose likelihood is as
         high as the cap makes it, then the objective."""
-        return -len(self.too_light(run)), -len(self.capped(run)), run.objective
+        return -len(self.too_light(run.parameters)), -len(self.capped(run)), run.objective
 
-    def too_light(self, run: Run) -> list[int]:
-        shares = run.parameters.weights
-        return ((shares < self.min_weight) | (shares == 0)).nonzero().squeeze(1).tolist()
+    def too_light(self, parameters: Parameters) -> list[int]:
+        return (parameters.weights < max(self.min_weight, torch.finfo(self.rows.dtype).eps)).nonzero().squeeze(1).tolist()
 
     def capped(self, run: Run) -> list[int]:
         return (run.parameters.rates >= self.maximiser.cap).nonzero().squeeze(1).tolist()
@@ -123,7 +127,7 @@ class Iterations:
     def _light(self, run: Run, statistics: Statistics) -> torch.Tensor:
         """The components to be placed anew: too light, as long as there are attempts left."""
         left = RESEEDS_PER_COMPONENT * statistics.weights.numel() - run.reseeded
-        return light(statistics, self.min_weight, self.rows.dtype)[: max(left, 0)]
+        return light(statistics.weights, self.min_weight, self.rows.dtype)[: max(left, 0)]
 
 
 def complaints(run: Run, iterations: Iterations) -> Iterator[str]:
@@ -139,7 +143,7 @@ def complaints(run: Run, iterations: Iterations) -> Iterator[str]:
             f"Components {capped} have the largest concentration allowed, max_concentration={iterations.maximiser.cap:g}: their rows coincide, or nearly. "
             "Use fewer components, a larger min_weight or concentration='tied', or raise max_concentration if the rows are that concentrated."
         )
-    if lost := iterations.too_light(run):
+    if lost := iterations.too_light(run.parameters):
         yield (
             f"Components {lost} are empty or lighter than min_weight={iterations.min_weight:g}, after {run.reseeded} attempts to place components anew: "
             "the rows do not support that many. Use fewer components, or a smaller min_weight."

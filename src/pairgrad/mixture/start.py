@@ -10,6 +10,8 @@ from pairgrad.mixture.rows import Rows, wide
 
 STARTS = ("k-means++", "random")
 _DISTINCT = 1e-6  # of one minus a cosine: rows closer than this are taken for one place
+_AHEAD = 8  # seeds whose candidates are drawn and compared with all rows at once
+_NUMBERS = 2**25  # of the distances of such candidates, at most
 _CANDIDATES = 64  # badly explained rows looked at per component that is to be placed
 
 
@@ -23,7 +25,8 @@ class Draws:
     def __init__(self, rows: Rows, weights: torch.Tensor | None, random: np.random.RandomState) -> None:
         self.rows, self.random = rows, random
         probe = torch.from_numpy(np.random.RandomState(0).standard_normal((rows.features, 1)))
-        keys = products(rows, probe.to(rows.dtype).to(rows.device)).squeeze(1)
+        column = rows.columns(probe.t())
+        keys = torch.cat([rows.products(start, stop, column) for start, stop in rows.chunks(1, None)]).squeeze(1)
         self.order = torch.argsort(keys, stable=True)
         ones = torch.ones(rows.count, dtype=wide(rows.device), device=rows.device)
         self.weights = ones if weights is None else weights
@@ -38,17 +41,13 @@ class Draws:
         return self.order[torch.searchsorted(edges, points, right=True)]
 
 
-def products(rows: Rows, columns: torch.Tensor) -> torch.Tensor:
-    """Rows times a few columns, (n, columns)."""
-    parts = [rows.products(a, b, columns) for a, b in rows.chunks(columns.shape[1], None)]
-    return torch.cat(parts)
-
-
 def seeds(rows: Rows, weights: torch.Tensor | None, components: int, how: str, random: np.random.RandomState) -> torch.Tensor:
     """Numbers of the rows whose directions the components start from.
 
     `"k-means++"`: each is drawn with probability proportional to its weight times one minus its cosine with the nearest seed so far, the best of
-    2 + log(components) draws (Arthur and Vassilvitskii, 2007). `"random"`: drawn by weight, without repetition.
+    2 + log(components) draws (Arthur and Vassilvitskii, 2007). Draws for several seeds share one product with the rows: when its turn comes, a candidate
+    is accepted with the probability to which its distance has shrunk since it was drawn, which leaves the distribution as it is.
+    `"random"`: drawn by weight, without repetition.
     """
     draw = Draws(rows, weights, random)
     chosen = draw(draw.weights, 1)
@@ -59,27 +58,38 @@ def seeds(rows: Rows, weights: torch.Tensor | None, components: int, how: str, r
             chosen = torch.cat([chosen, draw(mass if float(mass.sum()) > 0 else draw.weights, 1)])
         return chosen
     trials = 2 + int(np.log(components))
-    distance = _distances(rows, chosen).squeeze(1)
-    for _ in range(components - 1):
-        mass = draw.weights * distance
-        candidates = draw(mass if float(mass.sum()) > 0 else draw.weights, trials)
-        nearer = torch.minimum(_distances(rows, candidates), distance[:, None])
-        best = int((draw.weights @ nearer).argmin())
-        distance = nearer[:, best].clone()
-        chosen = torch.cat([chosen, candidates[best : best + 1]])
+    distance = _distances(rows, chosen)[0].to(draw.weights.dtype)
+    candidates, distances, before, luck = chosen[:0], distance[:0, None], distance[:0], distance[:0]
+    while len(chosen) < components:
+        accepted = ((luck * before < distance[candidates]) | (before == 0)).nonzero().squeeze(1)[:trials]
+        if len(accepted) < trials:
+            mass = draw.weights * distance
+            ahead = min(_AHEAD, components - len(chosen), _NUMBERS // (rows.count * trials))
+            candidates = draw(mass if float(mass.sum()) > 0 else draw.weights, trials * max(1, ahead))
+            distances, before = _distances(rows, candidates), distance[candidates]
+            luck = torch.from_numpy(random.random_sample(len(candidates))).to(distance.dtype).to(distance.device)
+            continue
+        nearer = torch.minimum(distances[accepted].to(distance.dtype), distance)
+        best = int((nearer @ draw.weights).argmin())
+        distance = nearer[best].clone()
+        chosen = torch.cat([chosen, candidates[accepted[best : best + 1]]])
+        rest = int(accepted[-1]) + 1
+        candidates, distances, before, luck = candidates[rest:], distances[rest:], before[rest:], luck[rest:]
     return chosen
 
 
 def _distances(rows: Rows, chosen: torch.Tensor) -> torch.Tensor:
-    """One minus the cosines with some of the rows; rounding, which makes coincident rows differ, is taken for 0."""
-    cosines = products(rows, rows.take(chosen).t()).to(wide(rows.device))
-    distance = 1 - cosines
-    return torch.where(distance > 8 * torch.finfo(rows.dtype).eps, distance, 0.0)
+    """One minus the cosines of some of the rows with all, (some, n); rounding, which makes coincident rows differ, is taken for 0."""
+    columns = rows.columns(rows.take(chosen))
+    distances = torch.empty(len(chosen), rows.count, dtype=rows.dtype, device=rows.device)
+    for start, stop in rows.chunks(len(chosen), None):
+        distances[:, start:stop] = 1 - rows.products(start, stop, columns).t()
+    return torch.threshold_(distances, 8 * torch.finfo(rows.dtype).eps, 0.0)
 
 
 def nearest(rows: Rows, weights: torch.Tensor | None, directions: torch.Tensor) -> Statistics:
     """Statistics of the rows, each given to the nearest of some directions."""
-    columns = directions.to(rows.dtype).to(rows.device).t()
+    columns = rows.columns(directions)
     k = columns.shape[1]
     sums = torch.zeros(k, rows.features, dtype=wide(rows.device), device=rows.device)
     masses = torch.zeros(k, dtype=sums.dtype, device=rows.device)
@@ -93,10 +103,9 @@ def nearest(rows: Rows, weights: torch.Tensor | None, directions: torch.Tensor) 
     return Statistics(masses.cpu().double(), sums.cpu().double())
 
 
-def light(statistics: Statistics, min_weight: float, dtype: torch.dtype) -> torch.Tensor:
+def light(weights: torch.Tensor, min_weight: float, dtype: torch.dtype) -> torch.Tensor:
     """Numbers of the components with less than `min_weight` of the weight, or with none: less than a rounding of it."""
-    shares = statistics.weights / statistics.weights.sum()
-    return (shares < max(min_weight, torch.finfo(dtype).eps)).nonzero().squeeze(1)
+    return (weights / weights.sum() < max(min_weight, torch.finfo(dtype).eps)).nonzero().squeeze(1)
 
 
 def reseed(statistics: Statistics, which: torch.Tensor, densities: torch.Tensor, rows: Rows, weights: torch.Tensor | None) -> Statistics:
@@ -124,9 +133,12 @@ def _worst(densities: torch.Tensor, rows: Rows, weights: torch.Tensor | None, co
     usable = densities if weights is None else torch.where(weights > 0, densities, torch.inf)
     positive = rows.count if weights is None else int((weights > 0).sum())
     candidates = torch.topk(usable, min(positive, _CANDIDATES * count), largest=False).indices
-    found = rows.take(candidates).cpu().double()
-    chosen: list[torch.Tensor] = []
-    for direction in found:
-        if len(chosen) < count and all(float(direction @ other) < 1 - _DISTINCT for other in chosen):
-            chosen.append(direction)
-    return [chosen[i % len(chosen)] for i in range(count)]
+    chosen, found = torch.empty(count, rows.features, dtype=torch.float64), 0
+    for some in candidates.split(_CANDIDATES):  # sparse rows are dense once they are taken: never many at a time
+        for direction in rows.take(some).cpu().double():
+            if bool((chosen[:found] @ direction < 1 - _DISTINCT).all()):
+                chosen[found] = direction
+                found += 1
+            if found == count:
+                return list(chosen)
+    return [chosen[i % found] for i in range(count)]
