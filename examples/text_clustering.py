@@ -131,7 +131,7 @@ def classic3() -> Corpus:
     rows = TfidfTransformer(sublinear_tf=True).fit_transform(matrix["A"].tocsr())
     words = np.array([str(term[0]) for term in matrix["ms"].ravel()])
     return Corpus(
-        "classic3", rows, matrix["labels"].ravel().astype(int), ["MEDLINE", "CISI", "CRANFIELD"], words, None, (2, 3, 4, 6, 8, 12)
+        "classic3", rows, matrix["labels"].ravel().astype(int), ["MEDLINE", "CISI", "CRANFIELD"], words, None, (2, 3, 4, 6, 8, 12, 16, 24)
     )
 
 
