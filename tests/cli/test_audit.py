@@ -377,7 +377,7 @@ def test_nobody_reads(folder):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(("target", "code"), [("losses:good", 2), ("losses:bad", 1)])
+@pytest.mark.parametrize(("target", "code"), [("losses:good", 2), pytest.param("losses:bad", 1, marks=pytest.mark.slow)])
 def test_standard_output_is_full(folder, target, code):
     with open("/dev/full", "w") as full:
         process = started(folder, target, *QUICK, "--json", "report.json", stdout=full)

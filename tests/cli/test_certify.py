@@ -12,6 +12,7 @@ from pairgrad.potentials import proven
 from tests.cli.command import pairgrad
 
 
+@pytest.mark.slow
 def test_orders_one_to_eight_of_both_families():
     done = pairgrad("certify")
     assert done.returncode == 0, done.stderr
@@ -36,6 +37,7 @@ def test_one_dimension_and_order():
     assert "margin of the barrier" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_planned_potential_and_a_bessel_order():
     done = pairgrad("certify", "--nu", "2.75")
     assert done.returncode == 0, done.stderr

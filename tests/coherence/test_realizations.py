@@ -65,6 +65,7 @@ def test_two_class_field_from_supplied_gradients_only():
     assert abs(control.value) <= control.error < 1e-8
 
 
+@pytest.mark.slow
 def test_loss_with_the_original_realization_is_located():
     subject = two_class("original")
     report = pg.audit(subject.fn, subject.tensors, effort="quick")

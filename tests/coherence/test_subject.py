@@ -263,6 +263,7 @@ def test_state_is_put_back_if_the_first_call_raises() -> None:
     assert _state(module) == before
 
 
+@pytest.mark.slow
 def test_a_whole_audit_leaves_a_module_as_it_was() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.3)).double()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}

@@ -19,8 +19,10 @@ def points(dim: int, count: int = 5, dtype: torch.dtype = torch.float64) -> torc
     return ((dim / 2 - 1) * (0.2 + 3 * torch.rand(count, dtype=torch.float64))).to(dtype)
 
 
-@pytest.mark.parametrize("dim", DIMS)
-@pytest.mark.parametrize("name", COHERENT)
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [pytest.param(n, d, marks=pytest.mark.slow if (n, d) == ("consistent", 64) else ()) for n in COHERENT for d in DIMS],
+)
 def test_gradcheck_and_gradgradcheck(name: str, dim: int) -> None:
     pot = pg.potential(dim, name)
     x, y = points(dim).requires_grad_(), points(dim).requires_grad_()

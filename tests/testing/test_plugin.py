@@ -376,6 +376,7 @@ def test_with_xdist(pytester, monkeypatch):
     assert len(json.loads((pytester.path / "report.json").read_text())["audits"]) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_of_xdist_that_dies(pytester, monkeypatch):
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     pytester.makepyfile(test_it=FUNCTIONS + WRONG + "\ndef test_dies():\n    import os\n    os._exit(1)\n")
