@@ -552,12 +552,13 @@ def test_vmap_over_labels() -> None:
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(one))(problem.features.detach(), hard()), want)
 
 
-def test_compiled_in_one_graph() -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_in_one_graph(backend: str) -> None:
     torch._dynamo.reset()
     problem = Problem(dtype=torch.float32, learned=False, tensor_temperature=False)
     labels, pot = hard(), pg.potential(DIM)  # the compiler cannot look up a name
 
-    @torch.compile(fullgraph=True)
+    @torch.compile(fullgraph=True, backend=backend)
     def compiled(features: torch.Tensor) -> torch.Tensor:
         return pg.vmf_cross_entropy(features, labels, problem.state, TAU, problem.prior, realization=pot)
 
