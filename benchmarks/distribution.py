@@ -286,8 +286,9 @@ more than 4 once in 16,000 runs; **log_prob** (of the first direction) and **ent
 arithmetic, in eps of the sum of the absolute values of the terms in their definition; a **fit** by its relative distance to the maximum of the
 likelihood. Infinities, NaN and fits that are elsewhere stand in bold. TFP has no fit.
 
-Where pairgrad is slower, that is a fixed cost: its formulas are some hundred to a thousand small tensor operations in eager mode, more in few dimensions, a
-millisecond or several per call whatever the number of elements. `torch.compile` removes most of it; in a loop over single numbers it stays.
+Where pairgrad is slower, that is mostly a fixed cost: its formulas are some hundred to a thousand small tensor operations in eager mode, more in few
+dimensions, a millisecond or several per call whatever the number of elements. `torch.compile` removes most of it; in a loop over single numbers it
+stays. A fit goes over the vectors twice, and log_prob forms x - μ, where its peers take one product: that is what keeps concentrated data right.
 
 {machine_line()}; {", ".join(versions)}. Written by `{command}`.
 """

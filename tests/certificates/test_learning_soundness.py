@@ -40,7 +40,7 @@ def test_two_thousand_random_states(dtype, realization):
         check(random_state(seed).to(dtype), realization)
 
 
-@pytest.mark.parametrize("dim", [8, 512])
+@pytest.mark.parametrize("dim", [8, pytest.param(512, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("quantity", SEARCHED)
 def test_searched_states_come_near_the_certificates_of_arfr(quantity, dim):
     shares = check(searched_state(quantity, dim, torch.float64, "arfr", seed=2, steps=25), "arfr")

@@ -39,6 +39,7 @@ def test_coherent_realizations(realization, dim, x, dtype, limit):
     assert report.limit <= limit, str(report)
 
 
+@pytest.mark.slow
 def test_regions_of_original():
     """Incoherent from about r = 450 on in float64; the slope is clipped from r = 2717.9 on."""
     report = pg.audit(pg.potential(dim=128, realization="original").value, domain=LogRange(200, 5000), effort="quick", consequences=False)

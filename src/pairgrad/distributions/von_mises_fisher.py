@@ -199,7 +199,9 @@ class VonMisesFisher(Distribution):
         wide = computing_dtype("value", dtype)
         dtype = result_dtype(dtype, value.device.type)
         kappa = self.concentration.to(wide)
-        square = (value.to(wide) - self.mean_direction.to(wide)).square().sum(-1)
+        offset = value.to(wide) - self.mean_direction.to(wide)
+        with full_precision(value.device.type):
+            square = torch.linalg.vecdot(offset, offset)  # reads once and stores nothing, where the sum of squares would
         return (self._potential.deficit(kappa) - kappa * (square / 2) - log_area(self.dim)).to(dtype)
 
     def entropy(self) -> torch.Tensor:
