@@ -29,8 +29,8 @@ class VonMisesFisher(Distribution):
     \[\log f(x) = \bigl[\kappa - \Phi(\kappa)\bigr] - \tfrac\kappa2\lVert x - \mu\rVert^2 - \log|S|,\]
 
     which is the density above for unit vectors, and does not subtract \(\Phi(\kappa)\) from \(\kappa\mu^\top x\), two numbers close to \(\kappa\). Values,
-    entropy and divergences are right to a few roundings of their terms, in float32 and float64, and differentiable twice in both parameters. Off the sphere the formula
-    above defines them, so the gradient in a unit vector is \(\kappa(x-\mu)\), and its part along the sphere is what means something: parametrise
+    entropy and divergences are right to a few roundings of their terms, in float32 and float64, and differentiable twice in both parameters. Off the sphere
+    the formula above defines them, so the gradient in a unit vector is \(\kappa(x-\mu)\), and its part along the sphere is what means something: parametrise
     a direction by `torch.nn.functional.normalize`, which keeps just that part.
 
     `sample` is exact, and `rsample` differentiable in both parameters: in the concentration by the implicit derivative of the angle
