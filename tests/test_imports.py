@@ -24,10 +24,11 @@ ALLOWED = {
     "distributed": {*_STATE, *_MIDDLE},
     "compat": {*_STATE, *_MIDDLE},
     "coherence": {"ground"},
+    "ood": {"ground"},
     "testing": {"ground", "coherence"},
-    "experiments": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "_version"},
-    "cli": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "experiments", "_version"},
-    "integrations": {"coherence"},
+    "experiments": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "ood", "_version"},
+    "cli": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "ood", "experiments", "_version"},
+    "integrations": {"ground", "coherence", "ood"},
     "_version": set(),
 }
 TOP = {"experiments", "cli", "integrations"}  # nothing imports these
@@ -41,6 +42,8 @@ OPTIONAL = (
     "typer",
     "rich",
     "jax",
+    "PIL",
+    "safetensors",
     "hypothesis",
     "pytest",
     "pairgrad.experiments",
@@ -49,6 +52,8 @@ OPTIONAL = (
     "lightning",
     "transformers",
     "tensorboard",
+    "openood",
+    "pytorch_ood",
 )
 REQUIRED = {"torch", "numpy", "pairgrad"}
 EXTRAS = {

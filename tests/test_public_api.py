@@ -31,6 +31,7 @@ PUBLIC = {
     "compat",
     "compile",
     "intended",
+    "ood",
     "potential",
     "realizations",
     "record",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pairgrad import coherence, compat, testing
+from pairgrad import coherence, compat, ood, testing
 from pairgrad._version import __version__
 from pairgrad.certificates.learning import certify
 from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record
@@ -53,6 +53,7 @@ __all__ = [
     "compat",
     "compile",
     "intended",
+    "ood",
     "potential",
     "realizations",
     "record",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pairgrad.ground.files import write_atomically
+from pairgrad.ground.files import sync_directory, write_atomically
 
 
 def test_writes_text_and_bytes_and_makes_parents(tmp_path: Path) -> None:
@@ -35,3 +38,31 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_and_the_name_before_the_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        calls.append("directory" if stat.S_ISDIR(os.fstat(handle).st_mode) else f"{os.fstat(handle).st_size} bytes")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda *names: (calls.append("rename"), replace(*names)))
+    write_atomically(tmp_path / "x", "four")
+    assert calls == ["4 bytes", "rename", *(["directory"] if os.name == "posix" else [])]
+
+
+def test_a_directory_that_cannot_be_synced_is_no_failure_and_a_broken_disk_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(code: int) -> Callable[[int], None]:
+        def fsync(handle: int) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return fsync
+
+    monkeypatch.setattr(os, "fsync", refuse(errno.EINVAL))
+    sync_directory(tmp_path)
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        sync_directory(tmp_path)

@@ -199,3 +199,127 @@ def audit(
         traceback=traceback,
     )
     raise typer.Exit(run(targets, options))
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe; without it they are listed.", metavar="RECIPE")] = None,
+    realization: Annotated[
+        list[str] | None, typer.Option(help="How the potential is computed: original, consistent, arfr, paired; repeat for several runs.")
+    ] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Instead of the recipe's; repeat for several runs.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.")] = Path("runs"),
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.")] = 0,
+    keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between two checkpoints.")] = 1,
+    checkpoint_minutes: Annotated[float, typer.Option(min=0, help="No checkpoint gets older than this.")] = 10.0,
+    record_every: Annotated[int, typer.Option(min=1, help="Updates between two lines of the record.")] = 10,
+    evaluate_every: Annotated[
+        int | None, typer.Option(min=0, help="Epochs between two looks at the test images; 0: never.", show_default="a tenth of the run")
+    ] = None,
+    monitor_every: Annotated[int, typer.Option(min=0, help="Updates between two looks at the custom backwards; 0: never.")] = 50,
+    stop_at: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates, with a checkpoint.", metavar="UPDATE")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard too.")] = False,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
+    deterministic: Annotated[bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
+
+    Several realizations or seeds are run one after the other. On several GPUs or processes: torchrun --nproc-per-node 8 -m pairgrad train RECIPE ...
+    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint could not be written. 130: stopped by a signal.
+    """
+    with _explained("train", output), _reported("train"):
+        from rich.console import Console
+
+        from pairgrad.cli import train as command
+        from pairgrad.experiments.settings import changed, recipe_named
+        from pairgrad.experiments.training.loop import Options
+
+        console = Console(highlight=False)
+        if recipe is None:
+            command.show_recipes(console)
+            return
+        _known_realizations(realization)
+        tenth = max(1, changed(recipe_named(recipe), set_ or ()).epochs // 10)
+        options = Options(
+            checkpoint_every=checkpoint_every,
+            checkpoint_minutes=checkpoint_minutes,
+            keep=keep,
+            record_every=record_every,
+            evaluate_every=tenth if evaluate_every is None else evaluate_every,
+            monitor_every=monitor_every,
+            stop_at=stop_at,
+        )
+        request = command.Request(
+            recipe=recipe,
+            realizations=tuple(realization or ("paired",)),
+            seeds=command.seeds_of(seed),
+            settings=tuple(set_ or ()),
+            output=output,
+            data_root=data_root,
+            device=device,
+            threads=threads,
+            workers=workers,
+            verify=verify,
+            deterministic=deterministic,
+            tensorboard=tensorboard,
+            quiet=quiet,
+            options=options,
+        )
+        code = (command.dry_run if dry_run else command.run)(request, console)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(help="Directories that pairgrad train wrote.", metavar="RUN")],
+    score: Annotated[list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all")] = None,
+    convention: Annotated[list[str] | None, typer.Option(help="Of FPR95: patt, sc-ood or openood; repeat.", show_default="all")] = None,
+    step: Annotated[int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one")] = None,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
+    json: Annotated[Path | None, typer.Option(help="Write the results of all runs into this file too.")] = None,
+) -> None:
+    """Accuracy by shot group and detection of out-of-distribution images, by score, source and convention.
+
+    Results go to evaluation-<update>.json in each run's directory. With several runs: means and standard deviations over seeds at the end.
+    """
+    with _explained("evaluate"), _reported("evaluate"):
+        from rich.console import Console
+
+        from pairgrad.cli import evaluate as command
+        from pairgrad.experiments.training import Process
+
+        where = Process().device(device)
+        command.run(runs, score, convention, step, data_root, where, verify, json, Console(highlight=False))
+
+
+@contextmanager
+def _reported(command: str) -> Iterator[None]:
+    """What goes wrong with data, runs and settings: the sentence that says what to do, and exit code 2."""
+    from pairgrad.cli.train import EXPLAINED
+
+    try:
+        yield
+    except EXPLAINED as error:
+        typer.echo(f"pairgrad {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _known_realizations(given: list[str] | None) -> None:
+    import pairgrad
+
+    known = [r.name for r in pairgrad.realizations() if r.name != "reference"]
+    for name in given or ():
+        if name not in known:
+            raise typer.BadParameter(f"--realization must be one of {', '.join(known)}, got {name!r}")

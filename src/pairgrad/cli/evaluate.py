@@ -1,0 +1,100 @@
+"""`pairgrad evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
+
+from pairgrad.cli.evaluation_tables import Shown, compare, show
+from pairgrad.experiments.data import Benchmark
+from pairgrad.experiments.evaluation import SCORES, Evaluation, Trained, evaluate_run
+from pairgrad.experiments.runs import RunDirectory
+from pairgrad.experiments.settings import SettingError
+from pairgrad.ground.files import write_atomically
+from pairgrad.ood import CONVENTIONS
+
+
+def run(
+    paths: Sequence[Path],
+    scores: Sequence[str] | None,
+    conventions: Sequence[str] | None,
+    step: int | None,
+    data_root: Path | None,
+    device: torch.device,
+    verify: bool,
+    output: Path | None,
+    console: Console,
+) -> None:
+    """Evaluate runs, print what was found, and write it beside each run."""
+    wanted = _known("--score", scores, SCORES)
+    shown_conventions = _known("--convention", conventions, CONVENTIONS)
+    _look_ahead(paths, output)
+    loaded: dict[str, Benchmark] = {}
+    results: list[Shown] = []
+    for path in paths:
+        trained = Trained.open(path, step, lambda error: console.print(Text(f"{error}; the checkpoint before it is evaluated")))
+        key = json.dumps(trained.run.facts["recipe"]["data"])
+        if key in loaded:
+            trained.check_data(loaded[key])
+        else:
+            loaded[key] = trained.data(data_root, verify=verify)
+        evaluation, written = _evaluated(trained, loaded[key], wanted, device, console)
+        results.append((trained, evaluation))
+        show(console, trained, evaluation, shown_conventions)
+        console.print(Text(f"written to {written}\n"), soft_wrap=True)
+    if len(results) > 1:
+        compare(console, results, shown_conventions)
+    if output is not None:
+        entries = [_entry(trained, evaluation) for trained, evaluation in results]
+        write_atomically(output, json.dumps(entries, indent=2, allow_nan=False) + "\n")
+        console.print(Text(f"written to {output}"), soft_wrap=True)
+
+
+def _known(option: str, given: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    for name in given or ():
+        if name not in known:
+            raise SettingError(f"{option} must be one of {', '.join(known)}, got {name!r}")
+    return tuple(name for name in known if not given or name in given)
+
+
+def _look_ahead(paths: Sequence[Path], output: Path | None) -> None:
+    """What can be known to be wrong before hours are spent on the first run."""
+    seen: set[Path] = set()
+    for path in paths:
+        RunDirectory.open(path)
+        if path.resolve() in seen:
+            raise SettingError(f"{path} was given twice: a run counts once in a mean")
+        seen.add(path.resolve())
+    if output is not None and not output.parent.is_dir():
+        raise SettingError(f"--json must be a file in a directory that exists, got {output}: make {output.parent} first")
+    if output is not None and output.is_dir():
+        raise SettingError(f"--json must be a file, got the directory {output}")
+
+
+def _evaluated(
+    trained: Trained, benchmark: Benchmark, scores: Sequence[str], device: torch.device, console: Console
+) -> tuple[Evaluation, Path]:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+
+        def tick(name: str, done: int, total: int) -> None:
+            progress.update(task, description=name, completed=done, total=total)
+
+        return evaluate_run(trained, benchmark, scores=scores, device=device, tick=tick)
+
+
+def _entry(trained: Trained, evaluation: Evaluation) -> dict[str, object]:
+    return {
+        "run": str(trained.run.path),
+        "recipe": trained.recipe.name,
+        "realization": trained.realization,
+        "seed": trained.seed,
+        "step": trained.step,
+        **evaluation.to_dict(),
+    }

@@ -1,0 +1,229 @@
+"""`pairgrad train`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pairgrad.cli.progress import Bar, Lines, Silent
+from pairgrad.experiments.augment import pipeline
+from pairgrad.experiments.data import Benchmark, DataError
+from pairgrad.experiments.evaluation import accuracy_on_test
+from pairgrad.experiments.recipes import RECIPES, Recipe
+from pairgrad.experiments.runs import CheckpointWriteError, RunError, SpaceError, checkpoints, required_space
+from pairgrad.experiments.runs.space import free_space, in_words
+from pairgrad.experiments.settings import SettingError, changed, keys, recipe_named
+from pairgrad.experiments.training import NonFinite, Outcome, Process, train
+from pairgrad.experiments.training.launch import Arm, load_data, make_trainer, run_directory
+from pairgrad.experiments.training.loop import Options, set_deterministic
+from pairgrad.experiments.training.process import ProcessError
+
+EXPLAINED = (DataError, RunError, SettingError, ProcessError)  # of these the message is all that a user needs
+NOT_FINITE, NO_SPACE, INTERRUPTED = 3, 4, 130  # exit codes; 2 is for what is wrong before anything starts
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for."""
+
+    recipe: str
+    realizations: tuple[str, ...]
+    seeds: tuple[int, ...]
+    settings: tuple[str, ...]
+    output: Path
+    data_root: Path | None
+    device: str | None
+    threads: int | None
+    workers: int
+    verify: bool
+    deterministic: bool
+    tensorboard: bool
+    quiet: bool
+    options: Options
+
+    def arms(self) -> list[Arm]:
+        recipe = changed(recipe_named(self.recipe), self.settings)
+        return [Arm(recipe, realization, seed) for seed in self.seeds or (recipe.seed,) for realization in self.realizations]
+
+
+def show_recipes(console: Console) -> None:
+    """Every recipe with its summary."""
+    table = Table("recipe", "what it is")
+    for recipe in RECIPES.values():
+        table.add_row(recipe.name, recipe.summary)
+    console.print(table)
+    console.print("pairgrad train RECIPE --dry-run shows every setting of one, and what it would do here.")
+
+
+def run(request: Request, console: Console) -> int:
+    """Train every arm, one after the other; the exit code."""
+    arms = request.arms()
+    process = Process.here()
+    console = console if process.first else Console(quiet=True)
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    set_deterministic(request.deterministic)
+    device = process.device(request.device)
+    benchmark = load_data(arms[0].recipe, request.data_root, verify=request.verify)
+    with process.joined(device):
+        for arm in arms:
+            code = _run_arm(arm, request, benchmark, device, process, console)
+            if code:
+                return code
+    return 0
+
+
+def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.device, process: Process, console: Console) -> int:
+    path = request.output / arm.name
+    again = "run the same command again to go on"
+    with ExitStack() as stack:
+        directory = stack.enter_context(run_directory(path, arm, benchmark, device, process))
+        trainer = make_trainer(arm, benchmark, device, process, request.workers)
+        console.print(Text(f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}"))
+        for sentence in (*benchmark.notes, *filter(None, [directory.warning, _other_threads(directory.environment)])):
+            console.print(Text(f"note: {sentence}", style="dim"))
+        watcher = _observer(request, console, process)
+        stack.enter_context(watcher)
+        writer = _writer(path, trainer) if request.tensorboard and process.first else None
+        if writer is not None:
+            stack.callback(writer.close)
+        try:
+            outcome = train(directory, trainer, request.options, watcher, evaluate=_curve, writer=writer)
+        except NonFinite as error:
+            watcher.finish()
+            console.print(
+                Text(
+                    f"stopped: {error}. The batch and the state are in {path / 'failures'}; the checkpoints before it are whole. "
+                    "A smaller --set optimizer.lr often helps",
+                    style="red",
+                )
+            )
+            return NOT_FINITE
+        except (CheckpointWriteError, SpaceError) as error:
+            watcher.finish()
+            console.print(Text(f"stopped: {error}", style="red"))
+            return NO_SPACE
+    return _ended(outcome, path, again, console)
+
+
+def _ended(outcome: Outcome, path: Path, again: str, console: Console) -> int:
+    if outcome.ending == "finished":
+        console.print(Text(f"finished after {outcome.step} updates: pairgrad evaluate {path}"))
+        return 0
+    console.print(Text(f"stopped after update {outcome.step} ({outcome.reason}), everything is in {path}: {again}"))
+    return INTERRUPTED if outcome.reason.startswith("SIG") else 0
+
+
+def _curve(trainer: Any) -> dict[str, float]:
+    return accuracy_on_test(trainer.network, trainer.benchmark, trainer.recipe)
+
+
+def _observer(request: Request, console: Console, process: Process) -> Bar | Lines | Silent:
+    if request.quiet or not process.first:
+        return Silent(console)
+    return Bar(console) if console.is_terminal else Lines(console)
+
+
+def _writer(path: Path, trainer: Any) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ImportError("--tensorboard needs TensorBoard: pip install tensorboard") from None
+    return SummaryWriter(str(path / "tensorboard"), purge_step=trainer.step)
+
+
+def _sizes(network: torch.nn.Module, benchmark: Benchmark) -> str:
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    return f"{len(benchmark.train)} training images of {len(benchmark.class_names)} classes, {weights:,} weights"
+
+
+def _other_threads(environment: Mapping[str, Any]) -> str | None:
+    """The same bits need the same number of threads."""
+    before = environment.get("cpu", {}).get("threads")
+    if before in (None, torch.get_num_threads()):
+        return None
+    return f"this run began with {before} threads and goes on with {torch.get_num_threads()}: sums may round differently. --threads {before} keeps the bits"
+
+
+# What would happen ----------------------------------------------------------------------------------------------------
+
+
+def dry_run(request: Request, console: Console) -> int:
+    """Say what `run` would do, and write nothing; exit code 2 if it could not start."""
+    arms = request.arms()
+    recipe = arms[0].recipe
+    console.print(Text(f"{recipe.name}: {recipe.summary}", style="bold"))
+    _show_settings(console, recipe)
+    process = Process.here()
+    device = process.device(request.device)
+    try:
+        benchmark = load_data(recipe, request.data_root, verify=request.verify)
+    except DataError as error:
+        console.print(Text(f"would stop at once: {error}", style="red"))
+        return 2
+    _show_data(console, benchmark, recipe)
+    trainer = make_trainer(arms[0], benchmark, device)
+    each = required_space(trainer.state())
+    parent = request.output
+    while not parent.exists():
+        parent = parent.parent
+    console.print(
+        Text(
+            f"{_sizes(trainer.network, benchmark)}; {trainer.recipe.epochs} epochs of {trainer.batches.per_epoch} updates on {device}\n"
+            f"checkpoints of {in_words(each)}, {request.options.keep} kept; {in_words(free_space(parent))} free in {parent}"
+        )
+    )
+    for arm in arms:
+        console.print(Text(f"would {_would(request.output / arm.name)} {request.output / arm.name}"))
+    return 0
+
+
+def _would(path: Path) -> str:
+    if not (path / "run.json").exists():
+        return "train in the new directory"
+    found = checkpoints(path / "checkpoints")
+    return f"go on from {found[-1].name} in" if found else "begin again in"
+
+
+def _show_settings(console: Console, recipe: Recipe) -> None:
+    table = Table("--set", "value")
+    for key, value in keys(recipe).items():
+        table.add_row(key, Text(_word(value)))
+    console.print(table)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _show_data(console: Console, benchmark: Benchmark, recipe: Recipe) -> None:
+    table = Table("data", "images", "seen as")
+    views = recipe.views
+    table.add_row("train", str(len(benchmark.train)), pipeline(views.regular).describe())
+    table.add_row("", "", f"twice {pipeline(views.contrast).describe()}")
+    if benchmark.outliers is not None and views.outliers is not None:
+        table.add_row("outliers", str(len(benchmark.outliers)), pipeline(views.outliers).describe())
+    table.add_row("test", str(len(benchmark.test)), pipeline(views.test).describe())
+    for source in benchmark.ood:
+        table.add_row(f"OOD: {source.name}", str(len(source.images)), pipeline(views.test).describe())
+    console.print(table)
+    console.print(Text(f"images per class: {', '.join(map(str, benchmark.class_counts))}"))
+    for note in benchmark.notes:
+        console.print(Text(f"note: {note}"))
+
+
+def seeds_of(given: Sequence[int] | None) -> tuple[int, ...]:
+    for seed in given or ():
+        if not 0 <= seed < 2**63:
+            raise SettingError(f"--seed must be from 0 to 2**63 - 1, got {seed}")
+    return tuple(given or ())

@@ -1,0 +1,21 @@
+"""The data of the experiments: loaders for the original distributions, and one data set that needs no download."""
+
+from pairgrad.experiments.data.benchmark import Benchmark, OODSource
+from pairgrad.experiments.data.files import DataError, FileFact
+from pairgrad.experiments.data.images import ArrayImages, FileImages, Images
+from pairgrad.experiments.data.load import BENCHMARKS, load_benchmark
+from pairgrad.experiments.data.long_tail import long_tail_counts, long_tail_indices
+
+__all__ = [
+    "BENCHMARKS",
+    "ArrayImages",
+    "Benchmark",
+    "DataError",
+    "FileFact",
+    "FileImages",
+    "Images",
+    "OODSource",
+    "load_benchmark",
+    "long_tail_counts",
+    "long_tail_indices",
+]

@@ -1,0 +1,93 @@
+"""Fitting PATT's feature calibration to a trained network, on the split and with the sampling of its form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from pairgrad.experiments.augment import pipeline
+from pairgrad.experiments.data import Benchmark, Images, long_tail_counts, long_tail_indices
+from pairgrad.experiments.evaluation.predict import predict
+from pairgrad.experiments.models import Network
+from pairgrad.experiments.recipes import Recipe
+from pairgrad.experiments.training.seeds import generator, stream_seed
+from pairgrad.ground.checks import one_of
+from pairgrad.ood import FORMS, FeatureCalibration, class_balanced_indices
+
+BATCH = 1000  # of the public code on CIFAR
+LARGE = 30_000  # samples of each source on ImageNet-LT, in batches of LARGE_BATCH
+LARGE_BATCH = 100
+_LARGE_BENCHMARKS = ("imagenet-lt", "inat18")
+
+
+class CannotFit(ValueError):
+    """There is no calibration of this network on these data; the message says why."""
+
+
+class _Plan(NamedTuple):
+    images: Images
+    indices: torch.Tensor
+    batch: int
+
+
+def calibrate(network: Network, benchmark: Benchmark, recipe: Recipe, form: str, seed: int) -> FeatureCalibration:
+    """A fitted calibration of the network, on the CPU.
+
+    Args:
+        network: trained. benchmark: its data. recipe: for the pipeline and the long tail.
+        form: `"paper"`: on the long-tailed training split, by a fixed order in which the classes take turns; or `"released"`: on the test split, cut
+            long-tailed as the training split was, with draws that favour no class.
+        seed: of the order, the draws and the pipeline.
+
+    Raises:
+        CannotFit: the classifier is not linear, there are no outliers, the tail leaves a class without test images, or the fitted vector is constant.
+    """
+    one_of("form", form, tuple(FORMS))
+    if not isinstance(network.classifier, nn.Linear):
+        raise CannotFit("the classifier is not linear")
+    if benchmark.outliers is None:
+        raise CannotFit("there are no outlier images")
+    plan = _plan(benchmark, recipe, form, seed)
+    size = min(len(plan.indices), len(benchmark.outliers))
+    batch = min(plan.batch, size)
+    size -= size % batch
+    view = pipeline(recipe.views.calibration)
+    inside = predict(network, plan.images, view, indices=plan.indices[:size], seed=stream_seed(seed, "calibration"))
+    outside = predict(network, benchmark.outliers, view, indices=torch.arange(size), seed=stream_seed(seed, "calibration", "outliers"))
+    assert plan.images.labels is not None
+    labels = plan.images.labels[plan.indices[:size]]
+    fitted = FeatureCalibration.of(network.classifier, benchmark.class_counts, form=form).cpu()
+    pairs = (
+        (inside.features[i : i + batch], labels[i : i + batch], outside.features[i : i + batch], outside.logits[i : i + batch])
+        for i in range(0, size, batch)
+    )
+    try:
+        return fitted.fit(pairs)
+    except ValueError as error:
+        raise CannotFit(str(error)) from error
+
+
+def _plan(benchmark: Benchmark, recipe: Recipe, form: str, seed: int) -> _Plan:
+    large = benchmark.name in _LARGE_BENCHMARKS
+    batch = LARGE_BATCH if large else BATCH
+    if FORMS[form].split == "train":
+        labels = benchmark.train.labels
+        assert labels is not None
+        size = LARGE if large else len(labels)
+        return _Plan(benchmark.train, class_balanced_indices(labels, size, seed % 2**32), batch)
+    labels = benchmark.test.labels
+    assert labels is not None
+    tail = torch.arange(len(labels))
+    if recipe.data.imbalance is not None:
+        most = int(torch.bincount(labels, minlength=len(benchmark.class_names)).min())
+        try:
+            counts = long_tail_counts(most, len(benchmark.class_names), recipe.data.imbalance)
+        except ValueError as error:
+            raise CannotFit(f"of {most} test images in each class, {error}") from error
+        tail = long_tail_indices(labels, counts, "shuffled")
+    weights = 1 / torch.bincount(labels[tail], minlength=len(benchmark.class_names)).double()
+    size = LARGE if large else len(tail)
+    drawn = torch.multinomial(weights[labels[tail]], size, replacement=True, generator=generator(seed, "calibration-draw"))
+    return _Plan(benchmark.test, tail[drawn], batch)

@@ -1,0 +1,5 @@
+"""The networks of the experiments: backbones, projection heads and classifiers, put together by `build`."""
+
+from pairgrad.experiments.models.network import BACKBONES, CLASSIFIERS, Network, Outputs, build
+
+__all__ = ["BACKBONES", "CLASSIFIERS", "Network", "Outputs", "build"]

@@ -1,0 +1,45 @@
+"""Directories of training runs that survive kill -9, power loss, full disks and two processes at once."""
+
+from pairgrad.experiments.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, save_checkpoint
+from pairgrad.experiments.runs.directory import RunDirectory
+from pairgrad.experiments.runs.errors import (
+    CheckpointError,
+    CheckpointWriteError,
+    RecordError,
+    RunError,
+    RunLocked,
+    RunMismatch,
+    SpaceError,
+)
+from pairgrad.experiments.runs.facts import environment, source_revision
+from pairgrad.experiments.runs.listing import checkpoints
+from pairgrad.experiments.runs.lock import RunLock
+from pairgrad.experiments.runs.record import Record, read_record, rewind
+from pairgrad.experiments.runs.space import check_space, required_space
+from pairgrad.experiments.runs.tree import flatten, unflatten
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointWriteError",
+    "Record",
+    "RecordError",
+    "RunDirectory",
+    "RunError",
+    "RunLock",
+    "RunLocked",
+    "RunMismatch",
+    "SpaceError",
+    "check_space",
+    "checkpoints",
+    "environment",
+    "flatten",
+    "latest_checkpoint",
+    "load_checkpoint",
+    "read_record",
+    "required_space",
+    "rewind",
+    "save_checkpoint",
+    "source_revision",
+    "unflatten",
+]

@@ -1,0 +1,35 @@
+"""What can go wrong with a run's files. Each message says which file, what is wrong with it and what to do."""
+
+from __future__ import annotations
+
+
+class RunError(RuntimeError):
+    """A run's directory cannot be used as it is."""
+
+
+class RunMismatch(RunError):
+    """The directory holds another run than the one asked for. `differences` lists `key: there -> given`."""
+
+    def __init__(self, message: str, differences: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.differences = differences
+
+
+class RunLocked(RunError):
+    """Another process works in the directory."""
+
+
+class SpaceError(RunError):
+    """The disk has too little free space."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint is damaged, or is none."""
+
+
+class CheckpointWriteError(RunError):
+    """A checkpoint could not be written; older ones are as they were."""
+
+
+class RecordError(RunError):
+    """A record is damaged or cannot be written."""

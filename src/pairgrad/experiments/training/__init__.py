@@ -1,0 +1,9 @@
+"""Training the systems of the paper: batches that are functions of their number, updates, and a loop that can be left alone."""
+
+from pairgrad.experiments.training.batches import Batch, Batches
+from pairgrad.experiments.training.loop import Outcome, train
+from pairgrad.experiments.training.observer import Observer
+from pairgrad.experiments.training.process import Process
+from pairgrad.experiments.training.trainer import NonFinite, Trainer
+
+__all__ = ["Batch", "Batches", "NonFinite", "Observer", "Outcome", "Process", "Trainer", "train"]

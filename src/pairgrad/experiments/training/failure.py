@@ -1,0 +1,19 @@
+"""What is kept of an update that went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pairgrad.experiments.runs import RunDirectory, save_checkpoint
+from pairgrad.experiments.training.trainer import NonFinite, Trainer
+
+
+def save_failure(run: RunDirectory, trainer: Trainer, error: NonFinite) -> Path:
+    """Write the batch of the update, made once more, and the state of the run, as a checkpoint under `failures`."""
+    batch = trainer.batches.batch(error.step)
+    state = {
+        "batch": {"indices": batch.indices, "labels": batch.labels, "views": list(batch.views), "outliers": batch.outliers},
+        "state": trainer.state(),
+    }
+    extra = {"update": error.step, "what": error.what, "state_is_from_before_the_update": error.before}
+    return save_checkpoint(run.path / "failures", error.step, state, keep=3, extra=extra)

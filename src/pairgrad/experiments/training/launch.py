@@ -1,0 +1,74 @@
+"""From a recipe to a trainer and a run's directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pairgrad.experiments.data import Benchmark, load_benchmark
+from pairgrad.experiments.recipes import Recipe
+from pairgrad.experiments.runs import RunDirectory, environment
+from pairgrad.experiments.settings import as_data
+from pairgrad.experiments.training.process import Process
+from pairgrad.experiments.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run: a recipe with one realization of the potential and one seed."""
+
+    recipe: Recipe
+    realization: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe.name}-{self.realization}-seed{self.seed}"
+
+    def facts(self, benchmark: Benchmark) -> dict[str, Any]:
+        """What the run is: two runs of equal facts end with equal weights."""
+        return {
+            "recipe": as_data(self.recipe),
+            "realization": self.realization,
+            "seed": self.seed,
+            "data": {
+                "class_counts": list(benchmark.class_counts),
+                "notes": list(benchmark.notes),
+                "files": [asdict(fact) for fact in benchmark.files],
+            },
+        }
+
+
+def load_data(recipe: Recipe, root: str | os.PathLike[str] | None, *, verify: bool = True) -> Benchmark:
+    """The data of a recipe."""
+    data = recipe.data
+    return load_benchmark(data.benchmark, root, imbalance=data.imbalance, rule=data.rule, outliers=data.outliers, verify=verify)
+
+
+def make_trainer(
+    arm: Arm, benchmark: Benchmark, device: torch.device | str = "cpu", process: Process | None = None, workers: int = 0
+) -> Trainer:
+    return Trainer(arm.recipe, benchmark, arm.realization, arm.seed, device, process, workers)
+
+
+@contextmanager
+def run_directory(
+    path: Path, arm: Arm, benchmark: Benchmark, device: torch.device | str = "cpu", process: Process | None = None
+) -> Iterator[RunDirectory]:
+    """The directory of an arm, locked by the first process and open for reading in the others."""
+    process = Process() if process is None else process
+    if process.first:
+        around = {**environment(device), "processes": process.world}
+        with RunDirectory.create(path, arm.facts(benchmark), around) as run:
+            process.barrier()
+            yield run
+        return
+    process.barrier()
+    with RunDirectory.open(path) as run:
+        yield run

@@ -1,0 +1,254 @@
+"""The loop around the updates: records, checkpoints, the monitor, and every way in which a run can end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pairgrad.coherence import CoherenceMonitor
+from pairgrad.coherence.run import RunReport
+from pairgrad.experiments.runs import CheckpointError, RunDirectory
+from pairgrad.experiments.training.chance import seed_all
+from pairgrad.experiments.training.failure import save_failure
+from pairgrad.experiments.training.observer import Observer
+from pairgrad.experiments.training.seeds import stream_seed
+from pairgrad.experiments.training.signals import StopRequest
+from pairgrad.experiments.training.trainer import NonFinite, Trainer
+
+AGREE_EVERY = 10  # updates after which several processes tell one another that they were asked to stop
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is watched over; nothing here changes a bit of its weights.
+
+    Attributes:
+        checkpoint_every: epochs between two checkpoints.
+        checkpoint_minutes: a checkpoint in the middle of an epoch, when the last is older than this.
+        keep: checkpoints that are kept.
+        record_every: updates between two lines of the record.
+        evaluate_every: epochs between two evaluations on the test images, in the record; 0: never.
+        monitor_every: updates between two looks of the coherence monitor; 0: no monitor.
+        stop_at: end, with a checkpoint, before this update; None: at the end.
+    """
+
+    checkpoint_every: int = 1
+    checkpoint_minutes: float = 10.0
+    keep: int = 2
+    record_every: int = 10
+    evaluate_every: int = 0
+    monitor_every: int = 50
+    stop_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: `"finished"`, `"stopped"` by a signal (`reason`) or at `stop_at`, after `step` updates."""
+
+    ending: str
+    step: int
+    reason: str = ""
+
+
+def train(
+    run: RunDirectory,
+    trainer: Trainer,
+    options: Options | None = None,
+    observer: Observer | None = None,
+    *,
+    evaluate: Callable[[Trainer], Mapping[str, float]] | None = None,
+    writer: Any = None,
+) -> Outcome:
+    """Train to the end, from the newest whole checkpoint of the run if it has one.
+
+    Args:
+        run: where everything is written.
+        trainer: what is trained.
+        options: how often what is done.
+        observer: is told what happens.
+        evaluate: what to measure every `options.evaluate_every` epochs.
+        writer: a TensorBoard SummaryWriter.
+
+    Raises:
+        NonFinite: a loss is not finite; the batch and the state are in the run's directory.
+        CheckpointWriteError: a checkpoint could not be written; older ones are as they were.
+    """
+    loop = _Loop(run, trainer, options or Options(), observer or Observer(), evaluate, writer)
+    with StopRequest() as request:
+        return loop.run(request)
+
+
+class _Loop:
+    def __init__(
+        self,
+        run: RunDirectory,
+        trainer: Trainer,
+        options: Options,
+        observer: Observer,
+        evaluate: Callable[[Trainer], Mapping[str, float]] | None,
+        writer: Any,
+    ) -> None:
+        self.directory, self.trainer, self.options, self.observer = run, trainer, options, observer
+        self.evaluate, self.writer = evaluate, writer
+        self.first = trainer.process.first
+        self.saved_step, self.saved_at = -1, time.monotonic()
+
+    def run(self, request: StopRequest) -> Outcome:
+        trainer, observer = self.trainer, self.observer
+        self._resume()
+        end = trainer.steps if self.options.stop_at is None else min(self.options.stop_at, trainer.steps)
+        observer.started(trainer.step, trainer.steps, trainer.batches.per_epoch)
+        monitor = self._monitor()
+        try:
+            for batch in trainer.batches.stream(trainer.step, end):
+                update = trainer.update(batch)
+                self._after_update(update.read if self._is_due(self.options.record_every) else None)
+                if monitor is not None and (report := monitor.step(trainer.step)) is not None:
+                    self._looked(report)
+                if self._should_stop(request):
+                    return self._stop(request.wanted or "another process was asked to stop")
+        except NonFinite as error:
+            if self.first:
+                save_failure(self.directory, trainer, error)
+                self._write("failure", what=error.what, at=error.step)
+            raise
+        finally:
+            if monitor is not None:
+                monitor.stop()
+        if monitor is not None and monitor.report is None and trainer.step:
+            self._looked(monitor.look(trainer.step))
+        if trainer.step < trainer.steps:
+            return self._stop(f"--stop-at {end}")
+        self._save()
+        if not self._already_ended():
+            self._write("end")
+        return Outcome("finished", trainer.step)
+
+    # Beginning --------------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        trainer, run = self.trainer, self.directory
+        found = (run.resume if self.first else run.latest)(self._damaged)
+        if found is None:
+            seed_all(stream_seed(trainer.seed, "global"))
+        else:
+            trainer.load(found.state)
+            if found.step < trainer.steps:
+                self._write("resume")
+                self._say(f"going on after update {found.step} of {trainer.steps}")
+        trainer.process.barrier()  # nobody writes a checkpoint while another still reads
+        if self.first:
+            run.check_space(trainer.state(), self.options.keep)
+        if found is None:
+            self._save()  # what cannot be written is found out now, not after an epoch
+        else:
+            self.saved_step = trainer.step
+
+    def _damaged(self, error: CheckpointError) -> None:
+        self._say(f"{error}; the checkpoint before it is used")
+
+    def _say(self, message: str) -> None:
+        if self.first:
+            self.observer.said(message)
+
+    def _monitor(self) -> CoherenceMonitor | None:
+        if not self.first or not self.options.monitor_every:
+            return None
+        monitor = CoherenceMonitor(
+            self.options.monitor_every, csv=self.directory.path / "coherence.csv", writer=self.writer, reaction="ignore"
+        )
+        return monitor.start()
+
+    # Between updates --------------------------------------------------------------------------------------------------
+
+    def _is_due(self, every: int) -> bool:
+        return self.trainer.step % every == 0 or self._epoch_is_over()
+
+    def _epoch_is_over(self) -> bool:
+        return self.trainer.step % self.trainer.batches.per_epoch == 0
+
+    def _after_update(self, read: Callable[[], dict[str, float]] | None) -> None:
+        trainer = self.trainer
+        measures = None
+        if read is not None:
+            trainer.look()
+            measures = read()
+            if trainer.step % self.options.record_every == 0:
+                self._write("step", **measures)
+                self._scalars("train", measures)
+        if self._epoch_is_over():
+            self._end_epoch()
+        old = time.monotonic() - self.saved_at > 60 * self.options.checkpoint_minutes
+        epoch_due = self._epoch_is_over() and trainer.epoch % self.options.checkpoint_every == 0
+        if trainer.process.world > 1:
+            old = False  # clocks differ; several processes save at epochs
+        if epoch_due or old:
+            self._save()
+        self.observer.updated(trainer.step, measures)
+
+    def _end_epoch(self) -> None:
+        trainer = self.trainer
+        facts: dict[str, Any] = {f"train_{name}": value for name, value in trainer.means().items()}
+        facts["lr"] = trainer.optimizer.param_groups[0]["lr"]
+        every = self.options.evaluate_every
+        if self.evaluate is not None and every and (trainer.epoch % every == 0 or trainer.step == trainer.steps):
+            facts |= {f"test_{name}": value for name, value in self.evaluate(trainer).items()}
+        self._write("epoch", epoch=trainer.epoch - 1, **facts)
+        self._scalars("epoch", facts)
+        self.observer.epoch(trainer.epoch - 1, facts)
+
+    def _looked(self, report: RunReport) -> None:
+        self.observer.looked(self.trainer.step, report)
+        nodes = [
+            {"function": node.name, "verdict": node.verdict.value, "defect": node.defect, "error": node.defect_error, "looked": node.looked}
+            for node in report.nodes
+        ]
+        self._write("coherence", functions=nodes)
+
+    def _should_stop(self, request: StopRequest) -> bool:
+        trainer = self.trainer
+        if trainer.process.world > 1:
+            if trainer.step % AGREE_EVERY and not self._epoch_is_over():
+                return False
+            return trainer.process.any(request.wanted is not None, trainer.device)
+        return request.wanted is not None
+
+    # Ending -----------------------------------------------------------------------------------------------------------
+
+    def _stop(self, reason: str) -> Outcome:
+        self._save()
+        self._write("stop", reason=reason)
+        return Outcome("stopped", self.trainer.step, reason)
+
+    def _already_ended(self) -> bool:
+        return self.first and any(event["kind"] == "end" for event in self.directory.events())
+
+    def _save(self) -> None:
+        trainer = self.trainer
+        trainer.look()
+        if not self.first or trainer.step == self.saved_step:
+            return
+        path = self.directory.save(trainer.step, trainer.state(), keep=self.options.keep)
+        self.saved_step, self.saved_at = trainer.step, time.monotonic()
+        self.observer.saved(trainer.step, path)
+
+    def _write(self, kind: str, **facts: Any) -> None:
+        if self.first:
+            self.directory.record.write(kind, self.trainer.step, time=time.time(), **facts)
+
+    def _scalars(self, group: str, facts: Mapping[str, Any]) -> None:
+        if self.writer is not None and self.first:
+            for name, value in facts.items():
+                if isinstance(value, (int, float)):
+                    self.writer.add_scalar(f"{group}/{name}", value, self.trainer.step)
+
+
+def set_deterministic(wanted: bool) -> None:
+    """Ask torch for algorithms that give the same bits every time; on the CPU they all do."""
+    torch.backends.cudnn.deterministic = wanted
+    torch.backends.cudnn.benchmark = not wanted
+    torch.use_deterministic_algorithms(wanted, warn_only=True)

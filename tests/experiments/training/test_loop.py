@@ -1,0 +1,253 @@
+"""A run can be stopped, killed, damaged and taken up again; what it becomes does not change."""
+
+import errno
+import json
+import signal
+
+import pytest
+import torch
+
+from pairgrad.experiments.evaluation import accuracy_on_test
+from pairgrad.experiments.runs import CheckpointWriteError, SpaceError, load_checkpoint
+from pairgrad.experiments.runs import checkpoint as checkpoint_module
+from pairgrad.experiments.training import NonFinite, Observer, train
+from pairgrad.experiments.training.loop import Options
+from tests.experiments.training.small import arm, different, made, opened
+
+QUICK = Options(monitor_every=0, record_every=4)
+
+
+def ran(path, options=QUICK, observer=None, given=None, **more):
+    """Train in a directory with a new trainer; the outcome and the trainer."""
+    given = arm() if given is None else given
+    with opened(path, given) as run:
+        subject = made(given)
+        return train(run, subject, options, observer, **more), subject
+
+
+def record(path, *kinds):
+    lines = [json.loads(line) for line in (path / "record.jsonl").read_text().splitlines()]
+    return [line for line in lines if not kinds or line["kind"] in kinds]
+
+
+def measured(path):
+    """The lines that training itself writes, without the clock."""
+    return [{key: value for key, value in line.items() if key != "time"} for line in record(path, "step", "epoch")]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run of 16 updates that nobody disturbed."""
+    path = tmp_path_factory.mktemp("straight") / "run"
+    outcome, subject = ran(path)
+    assert (outcome.ending, outcome.step) == ("finished", 16)
+    return path, subject
+
+
+def assert_same(path, subject, straight):
+    assert different(subject.state(), straight[1].state()) == []
+    assert measured(path) == measured(straight[0])
+
+
+class At(Observer):
+    """Does something after an update."""
+
+    def __init__(self, step, action):
+        self.step, self.action, self.messages = step, action, []
+
+    def updated(self, step, measures):
+        if step == self.step:
+            self.action()
+
+    def said(self, message):
+        self.messages.append(message)
+
+
+def test_the_record_and_the_checkpoints(straight):
+    path, subject = straight
+    assert [line["step"] for line in record(path, "step")] == [4, 8, 12, 16]
+    epochs = record(path, "epoch")
+    assert [line["epoch"] for line in epochs] == [0, 1]
+    assert epochs[1]["train_total"] == pytest.approx(subject.means()["total"], rel=1e-15)
+    assert [line["step"] for line in record(path, "checkpoint")] == [0, 8, 16]
+    assert record(path)[-1]["kind"] == "end"
+    assert sorted(p.name for p in (path / "checkpoints").iterdir()) == ["step-00000008", "step-00000016"]
+    facts = json.loads((path / "run.json").read_text())
+    assert facts["facts"]["realization"] == "arfr"
+    assert facts["facts"]["recipe"]["name"] == "digits-lt"
+    assert {"versions", "device", "source", "command"} <= set(facts["environment"])
+
+
+def test_a_finished_run_stays_as_it_is(straight):
+    path, subject = straight
+    before = (path / "record.jsonl").read_bytes()
+    outcome, again = ran(path)
+    assert (outcome.ending, outcome.step) == ("finished", 16)
+    assert (path / "record.jsonl").read_bytes() == before
+    assert different(again.state(), subject.state()) == []
+
+
+@pytest.mark.parametrize("step", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_stopped_and_taken_up(step, straight, tmp_path):
+    path = tmp_path / "run"
+    outcome, _ = ran(path, Options(monitor_every=0, record_every=4, stop_at=step))
+    assert (outcome.ending, outcome.step) == ("stopped", step)
+    watcher = At(-1, None)
+    _, subject = ran(path, observer=watcher)
+    assert_same(path, subject, straight)
+    assert watcher.messages == [f"going on after update {step} of 16"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_signal_stops_after_the_update(number, straight, tmp_path):
+    path = tmp_path / "run"
+    before = signal.getsignal(number)
+    outcome, _ = ran(path, observer=At(5, lambda: signal.raise_signal(number)))
+    assert (outcome.ending, outcome.step, outcome.reason) == ("stopped", 5, number.name)
+    assert signal.getsignal(number) is before
+    assert record(path)[-1]["kind"] == "stop"
+    _, subject = ran(path)
+    assert_same(path, subject, straight)
+
+
+def test_a_second_interruption_does_not_wait(tmp_path):
+    def twice():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        ran(tmp_path / "run", observer=At(5, twice))
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the loop can see."""
+
+
+@pytest.mark.parametrize("step", [13, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 2, 8, 15))])
+def test_a_run_that_ended_without_a_word(step, straight, tmp_path):
+    path = tmp_path / "run"
+
+    def die():
+        raise Killed
+
+    with pytest.raises(Killed):
+        ran(path, observer=At(step, die))
+    _, subject = ran(path)
+    assert_same(path, subject, straight)
+    assert [line["step"] for line in record(path, "resume")] == [step // 8 * 8]
+
+
+@pytest.mark.parametrize("damage", ["truncate", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("flip", "delete"))])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(damage, straight, tmp_path):
+    path = tmp_path / "run"
+    ran(path, Options(monitor_every=0, record_every=4, stop_at=11))
+    file = path / "checkpoints" / "step-00000011" / "state.safetensors"
+    content = bytearray(file.read_bytes())
+    if damage == "truncate":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        content[-5] ^= 1
+        file.write_bytes(content)
+    else:
+        file.unlink()
+    watcher = At(-1, None)
+    _, subject = ran(path, observer=watcher)
+    assert_same(path, subject, straight)
+    assert "step-00000011" in watcher.messages[0]
+    assert "the checkpoint before it is used" in watcher.messages[0]
+    assert watcher.messages[1] == "going on after update 8 of 16"
+
+
+def test_a_loss_that_is_not_finite_leaves_the_batch_and_the_state(tmp_path):
+    path = tmp_path / "run"
+    given = arm()
+    with opened(path, given) as run:
+        subject = made(given)
+
+        def break_it():
+            with torch.no_grad():
+                subject.network.classifier.weight.fill_(torch.inf)
+
+        with pytest.raises(NonFinite, match="the outputs of update 10 is not finite"):
+            train(run, subject, QUICK, At(10, break_it))
+    failure = load_checkpoint(path / "failures" / "step-00000010")
+    assert failure.extra == {"update": 10, "what": "outputs", "state_is_from_before_the_update": True}
+    expected = subject.batches.batch(10)
+    saved = failure.state["batch"]
+    assert torch.equal(saved["indices"], expected.indices)
+    assert all(map(torch.equal, saved["views"], expected.views))
+    assert torch.equal(saved["outliers"], expected.outliers)
+    assert failure.state["state"]["step"] == 10
+    assert record(path)[-1]["kind"] == "failure"
+    assert record(path, "checkpoint")[-1]["step"] == 8  # the last one is from before the trouble
+
+
+def test_a_full_disk_loses_nothing(straight, tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    package = checkpoint_module.safetensors()
+    plain = package.torch.save_file
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    watcher = At(12, lambda: monkeypatch.setattr(package.torch, "save_file", full))
+    with pytest.raises(CheckpointWriteError, match="step-00000008"):
+        ran(path, observer=watcher)
+    monkeypatch.setattr(package.torch, "save_file", plain)
+    _, subject = ran(path)
+    assert_same(path, subject, straight)
+
+
+def test_too_little_space_is_said_before_the_first_update(tmp_path, monkeypatch):
+    import collections
+
+    from pairgrad.experiments.runs import space
+
+    usage = collections.namedtuple("usage", "total used free")  # noqa: PYI024
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 1000))
+    seen = []
+    with pytest.raises(SpaceError, match="free"):
+        ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
+    assert not seen
+
+
+def test_watching_changes_no_bit(straight, tmp_path):
+    """The monitor, the evaluations and more checkpoints are of the record, not of the weights."""
+    seen = []
+
+    class Watcher(Observer):
+        def looked(self, step, report):
+            seen.extend(node.verdict.value for node in report.nodes)
+
+    def evaluate(trainer):
+        return accuracy_on_test(trainer.network, trainer.benchmark, trainer.recipe)
+
+    path = tmp_path / "run"
+    options = Options(monitor_every=5, record_every=4, evaluate_every=1, checkpoint_minutes=0, keep=3)
+    _, subject = ran(path, options, Watcher(), evaluate=evaluate)
+    assert different(subject.state(), straight[1].state()) == []
+    assert seen == ["coherent"] * len(seen) != []
+    assert {"test_accuracy", "test_few"} <= set(record(path, "epoch")[0])
+    assert record(path, "coherence")[0]["functions"][0]["verdict"] == "coherent"
+    assert len(record(path, "checkpoint")) == 17
+    assert len(list((path / "checkpoints").iterdir())) == 3
+    assert (path / "coherence.csv").read_text().count("coherent") == len(seen)
+
+
+def test_the_monitor_sees_the_original_system_apart(tmp_path):
+    ran(tmp_path / "run", Options(monitor_every=8, stop_at=9), given=arm("patt", "original"))
+    (line, *_) = record(tmp_path / "run", "coherence")
+    assert [function["verdict"] for function in line["functions"]] == ["incoherent"]
+    assert line["functions"][0]["defect"] > 1e-5
+
+
+def test_scalars_for_tensorboard(tmp_path):
+    class Writer:
+        scalars: dict = {}
+
+        def add_scalar(self, name, value, step):
+            self.scalars[name, step] = value
+
+    ran(tmp_path / "run", Options(monitor_every=0, record_every=4, stop_at=8), writer=Writer())
+    assert Writer.scalars["train/total", 4] == record(tmp_path / "run", "step")[0]["total"]
+    assert Writer.scalars["epoch/lr", 8] == 0.005
