@@ -14,7 +14,7 @@ from .command import invoke, pairgrad
 
 
 def test_demo_prints_and_writes(tmp_path: Path) -> None:
-    done = pairgrad("demo", "--output", str(tmp_path / "out"))
+    done = pairgrad("demo", "--output", str(tmp_path / "out"), "--epochs", "2")
     assert done.returncode == 0, done.stderr
     printed = re.sub(r"\s+", " ", done.stdout)
     assert printed.startswith("Same value, different slopes")
@@ -26,6 +26,15 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
     assert 1e-10 < float(proven[0][1]) < 1e-7
     assert 0 < float(proven[1][1]) < 1e-14
     assert "held at all 427 points measured: yes" in printed
+    trained = re.findall(r"│ (original|consistent|arfr) +│ ([\d.]+) % +│ ([\d.]+) % +│ ([\d.]+) % +│ (\w+)", done.stdout)
+    assert [(name, verdict) for name, *_, verdict in trained] == [
+        ("original", "incoherent"),
+        ("consistent", "coherent"),
+        ("arfr", "coherent"),
+    ]
+    runs = tmp_path / "out" / "runs"
+    assert sorted(path.name for path in runs.iterdir()) == [f"digits-lt-{name}-seed3407" for name in ("arfr", "consistent", "original")]
+    assert all(list(path.glob("evaluation-*.json")) for path in runs.iterdir())
     titles = (
         "How far each ratio is from the exact one",
         "How far each unit difference of the potential is from the exact one",
@@ -48,7 +57,7 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
         assert float(row["paired_float32_relative"]) <= 4e-7
     tables = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "backward-counterfactual")
     expected = {f"{name}.{kind}" for name in tables for kind in ("csv", "md")}
-    expected |= {f"value-and-slope.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")}
+    expected |= {f"value-and-slope.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")} | {"runs"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected
     assert (tmp_path / "out" / "value-and-slope.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "out" / "value-and-slope.svg").read_text()

@@ -48,13 +48,14 @@ def _explained(command: str, output: Path | None = None, reads: Path | None = No
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the tables and the picture.")] = Path("pairgrad-demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for runs, tables and the picture.")] = Path("pairgrad-demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of each training run.", show_default="80")] = None,
 ) -> None:
-    """Show the problem, the certificate and the cure: one value with two slopes, the paper's tables recomputed, a picture."""
-    with _explained("demo", output):
+    """Show the problem, the certificate and the cure: one value with two slopes, three arms trained, the paper's tables recomputed, a picture."""
+    with _explained("demo", output), _reported("demo"):
         from pairgrad.cli.demo import run
 
-        run(output)
+        run(output, epochs)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from rich.text import Text
 from pairgrad.cli.evaluation_tables import Shown, compare, show
 from pairgrad.experiments.data import Benchmark
 from pairgrad.experiments.evaluation import SCORES, Evaluation, Trained, evaluate_run
-from pairgrad.experiments.runs import RunDirectory
+from pairgrad.experiments.runs import RunDirectory, RunError
 from pairgrad.experiments.settings import SettingError
 from pairgrad.ground.files import write_atomically
 from pairgrad.ood import CONVENTIONS
@@ -51,8 +51,7 @@ def run(
     if len(results) > 1:
         compare(console, results, shown_conventions)
     if output is not None:
-        entries = [_entry(trained, evaluation) for trained, evaluation in results]
-        write_atomically(output, json.dumps(entries, indent=2, allow_nan=False) + "\n")
+        _write(output, [_entry(trained, evaluation) for trained, evaluation in results])
         console.print(Text(f"written to {output}"), soft_wrap=True)
 
 
@@ -87,6 +86,15 @@ def _evaluated(
             progress.update(task, description=name, completed=done, total=total)
 
         return evaluate_run(trained, benchmark, scores=scores, device=device, tick=tick)
+
+
+def _write(output: Path, entries: list[dict[str, object]]) -> None:
+    try:
+        write_atomically(output, json.dumps(entries, indent=2, allow_nan=False) + "\n")
+    except OSError as error:
+        raise RunError(
+            f"{output} cannot be written ({error.strerror or error}): the results of each run are in its directory, those of all in none"
+        ) from error
 
 
 def _entry(trained: Trained, evaluation: Evaluation) -> dict[str, object]:

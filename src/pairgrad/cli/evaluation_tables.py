@@ -70,7 +70,7 @@ def compare(console: Console, results: Sequence[Shown], conventions: Sequence[st
             columns.append([r.ood.mean.auroc if r.ood else None for r in reports])
             columns += [[r.ood.mean.fpr95[convention] if r.ood else None for r in reports] for convention in conventions]
             table.add_row(name, realization, str(len(reports)), *(_spread(column, between) for column in columns))
-        _print(console, f"{title}: means over runs and standard deviations, %", table)
+        _print(console, f"{title}: mean ± standard deviation over runs, %", table)
 
 
 def _title(recipe: Recipe) -> str:

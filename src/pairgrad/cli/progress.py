@@ -49,8 +49,9 @@ class Silent(Observer):
 class Lines(Silent):
     """For logs: a line for at most every tenth of the run."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, title: str = "") -> None:
         super().__init__(console)
+        self.title = f"{title} " if title else ""
         self.began, self.start, self.steps, self.per_epoch = time.monotonic(), 0, 1, 1
         self.coherence, self.shown = "", 0
 
@@ -63,7 +64,7 @@ class Lines(Silent):
             return
         self.shown = step
         left = (time.monotonic() - self.began) / max(step - self.start, 1) * (self.steps - step)
-        words = [f"epoch {epoch + 1}", *_measures(facts), f"{_clock(left)} left"]
+        words = [f"{self.title}epoch {epoch + 1}", *_measures(facts), f"{_clock(left)} left"]
         if self.coherence:
             words.append(self.coherence)
         self.console.print(Text("  ".join(words)))
@@ -75,8 +76,9 @@ class Lines(Silent):
 class Bar(Silent):
     """For terminals."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, title: str = "") -> None:
         super().__init__(console)
+        self.title = f"{title} " if title else ""
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -99,7 +101,7 @@ class Bar(Silent):
     def updated(self, step: int, measures: Mapping[str, float] | None) -> None:
         if measures is not None:
             self.live = f"loss {measures['total']:.4f}"
-        description = f"epoch {(step - 1) // self.per_epoch + 1}"
+        description = f"{self.title}epoch {(step - 1) // self.per_epoch + 1}"
         self.bar.update(self.task, completed=step, description=description, live="  ".join(filter(None, (self.live, self.coherence))))
 
     def epoch(self, epoch: int, facts: Mapping[str, object]) -> None:
@@ -118,6 +120,11 @@ class Bar(Silent):
             self.bar.stop()
             if self.coherence:
                 self.console.print(Text(f"last look of the coherence monitor: {self.coherence}"))
+
+
+def shown_progress(console: Console, title: str = "") -> Bar | Lines:
+    """A bar on a terminal, lines in a log."""
+    return Bar(console, title) if console.is_terminal else Lines(console, title)
 
 
 def _measures(facts: Mapping[str, object]) -> list[str]:

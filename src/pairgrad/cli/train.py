@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pairgrad.cli.progress import Bar, Lines, Silent
+from pairgrad.cli.progress import Bar, Lines, Silent, shown_progress
 from pairgrad.experiments.augment import pipeline
 from pairgrad.experiments.data import Benchmark, DataError
 from pairgrad.experiments.evaluation import accuracy_on_test
@@ -129,7 +129,7 @@ def _curve(trainer: Any) -> dict[str, float]:
 def _observer(request: Request, console: Console, process: Process) -> Bar | Lines | Silent:
     if request.quiet or not process.first:
         return Silent(console)
-    return Bar(console) if console.is_terminal else Lines(console)
+    return shown_progress(console)
 
 
 def _writer(path: Path, trainer: Any) -> Any:
@@ -171,7 +171,7 @@ def dry_run(request: Request, console: Console) -> int:
         return 2
     _show_data(console, benchmark, recipe)
     trainer = make_trainer(arms[0], benchmark, device)
-    each = required_space(trainer.state())
+    each = required_space([trainer.state(), *trainer.still_to_come()])
     parent = request.output
     while not parent.exists():
         parent = parent.parent

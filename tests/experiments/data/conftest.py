@@ -12,8 +12,3 @@ def real_data():
     if not place:
         pytest.skip("set PAIRGRAD_DATA to a folder with the original files to run this")
     return Path(place)
-
-
-@pytest.fixture
-def no_variable(monkeypatch):
-    monkeypatch.delenv("PAIRGRAD_DATA", raising=False)

@@ -173,6 +173,13 @@ def test_an_array_with_too_few_bytes(tmp_path):
         read_test(DataRoot(tmp_path), CIFAR10, verify=False)
 
 
+def test_an_array_without_images(tmp_path):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(python2_pickle(0)[1])
+    with pytest.raises(DataError, match=r"shape \(0, 3072\) with 0 bytes"):
+        read_test(DataRoot(tmp_path), CIFAR10, verify=False)
+
+
 def test_an_array_from_another_function(tmp_path):
     _, content = python2_pickle(1)
     (tmp_path / "cifar-10-batches-py").mkdir()

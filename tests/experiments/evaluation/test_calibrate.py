@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from pairgrad.experiments.data import ArrayImages, Benchmark, long_tail_counts, long_tail_indices
-from pairgrad.experiments.evaluation import Predicted, calibrate as calibrating
+from pairgrad.experiments.evaluation import Predicted
+from pairgrad.experiments.evaluation import calibrate as calibrating
 from pairgrad.experiments.evaluation.calibrate import CannotFit, calibrate
 from pairgrad.experiments.recipes import RECIPES
 from pairgrad.ood import class_balanced_indices
@@ -176,14 +177,18 @@ def test_few_outliers(outliers: int, pairs: int, size: int, monkeypatch: pytest.
     np.testing.assert_allclose(fitted.scale.numpy(), by_hand(net, recorder, benchmark, size, False), atol=1e-6)
 
 
-def test_the_released_tail_is_that_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_released_tail_and_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark = like_cifar(10)
     sizes = []
     for name in ("patt-cifar10-lt-if10", "patt-cifar10-lt-if50"):
         recorder = Recorder(monkeypatch, benchmark)
         net: Any = Linear(10, DIM)
-        calibrate(net, benchmark, RECIPES[name], "released", 3)
+        fitted = calibrate(net, benchmark, RECIPES[name], "released", 3).scale.numpy()
         sizes.append(len(recorder.asked[0][1]))
+        np.testing.assert_allclose(fitted, by_hand(net, recorder, benchmark, 1000, True), atol=1e-6)
+        # Two batches weigh the same in both forms; four do not.
+        equal = np.allclose(fitted, by_hand(net, recorder, benchmark, 1000, False), atol=1e-4)
+        assert equal == (sizes[-1] == 2000)
     assert sizes == [4000, 2000]  # of 4084 and 2796
 
 
@@ -194,7 +199,7 @@ def test_when_there_is_none(form: str) -> None:
     with pytest.raises(CannotFit, match=r"^there are no outlier images$"):
         calibrate(network(), replace(digits(), outliers=None), recipe(), form, 0)
     dead = network()
-    torch.nn.init.zeros_(dead.classifier.weight)  # pyright: ignore[reportArgumentType]
+    torch.nn.init.zeros_(dead.classifier.weight)
     with pytest.raises(CannotFit, match=r"^the fitted vector is constant"):
         calibrate(dead, digits(), recipe(), form, 0)
 

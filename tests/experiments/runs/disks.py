@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +28,8 @@ def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
 @contextlib.contextmanager
 def limited_files(size: int) -> Iterator[None]:
     """No file can grow beyond `size` bytes: what a full disk looks like to any user."""
+    import resource  # not on Windows
+
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

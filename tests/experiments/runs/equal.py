@@ -26,5 +26,5 @@ def same(first: Any, second: Any) -> bool:
 
 
 def _bits(tensor: torch.Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = tensor.detach().cpu().resolve_neg().contiguous().reshape(-1)
     return tensor.dtype, tuple(tensor.shape), bytes(flat.view(torch.uint8).tolist()) if flat.numel() else b""

@@ -121,7 +121,15 @@ def test_writing_goes_on_behind_the_last_whole_line(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b'{"kind": "step", "st', b"\x00\x00", b"", b"[1]", b'{"kind": "step"}', b'{"kind": 1, "step": 1}', b'{"kind": "x", "step": NaN}'],
+    [
+        b'{"kind": "step", "st',
+        b"\x00\x00",
+        b"",
+        b"[1]",
+        b'{"kind": "step"}',
+        b'{"kind": 1, "step": 1}',
+        b'{"kind": "x", "step": 1, "y": NaN}',
+    ],
 )
 def test_a_damaged_line_in_the_middle_is_refused_by_its_number(line: bytes, path: Path) -> None:
     content = written(path, [1, 2]).split(b"\n")

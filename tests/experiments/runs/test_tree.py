@@ -82,7 +82,7 @@ def test_tensor_names_are_the_expressions_that_reach_them() -> None:
 def test_shared_strided_expanded_and_negated_tensors_become_separate_contiguous_ones() -> None:
     base = torch.arange(12.0).reshape(3, 4)
     weight = torch.nn.Parameter(torch.ones(2))
-    negated = torch._neg_view(base)
+    negated = torch._neg_view(torch.ones(3))  # pyright: ignore[reportPrivateImportUsage]
     assert negated.is_neg()
     assert negated.is_contiguous()
     state = [base, base.t(), base[1:], base.expand(2, 3, 4), base[:0], base[:0], weight, weight.detach(), negated]

@@ -203,7 +203,7 @@ def test_too_little_space_is_said_before_the_first_update(tmp_path, monkeypatch)
 
     from pairgrad.experiments.runs import space
 
-    usage = collections.namedtuple("usage", "total used free")  # noqa: PYI024
+    usage = collections.namedtuple("usage", "total used free")
     monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 1000))
     seen = []
     with pytest.raises(SpaceError, match="free"):

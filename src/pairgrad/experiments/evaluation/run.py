@@ -84,7 +84,8 @@ class Trained:
             network.load_state_dict(self.state["network"])
         except (RuntimeError, KeyError, TypeError) as error:
             raise RunError(
-                f"the checkpoint of update {self.step} in {self.run.path} has not the weights of its recipe's network ({error}): "
+                f"the checkpoint of update {self.step} in {self.run.path} has not the weights of its recipe's network "
+                f"({' '.join(str(error).split())}): "
                 "use the version of pairgrad that wrote it"
             ) from error
         return network.to(device)

@@ -210,9 +210,8 @@ def _check_writable(folder: Path) -> None:
         sync_directory(folder.absolute().parent)
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
-            raise RunError(
-                f"{folder} cannot be a run's directory: {error.filename or folder} is no directory. Choose another name"
-            ) from error
+            culprit = next((place for place in (folder, *folder.parents) if place.exists() and not place.is_dir()), folder)
+            raise RunError(f"{folder} cannot be a run's directory: {culprit} is no directory. Choose another output directory") from error
         what = "its disk is full: free space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise RunError(f"{folder} cannot be written ({error.strerror}): {what}, or choose another output directory") from error
 

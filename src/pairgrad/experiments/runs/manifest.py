@@ -96,7 +96,7 @@ def safetensors() -> Any:
         import safetensors
         import safetensors.torch  # pyright: ignore[reportUnusedImport]
     except ImportError as error:
-        raise ImportError("checkpoints need the safetensors package: pip install 'pairgrad[cli]'") from error
+        raise ImportError("checkpoints need the safetensors package: pip install 'pairgrad[train]'") from error
     return safetensors
 
 

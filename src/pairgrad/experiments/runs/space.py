@@ -12,12 +12,12 @@ from pairgrad.experiments.runs.errors import SpaceError
 from pairgrad.experiments.runs.tree import survey
 from pairgrad.ground.checks import integer_at_least
 
-_PER_TENSOR = 128  # of the header of the safetensors file, beside the name: dtype, shape and offsets as text
+_PER_TENSOR = 96  # of the header of the safetensors file, beside the name: dtype, shape and offsets as text
 _FIXED = 16 * 1024  # the directory, the rest of state.json, and what rounding up to blocks adds
 
 
 def required_space(state: Any) -> int:
-    """Bytes on disk of a checkpoint of `state`, at most a few kilobytes too many.
+    """Bytes on disk of a checkpoint of `state`, rounded up by some kilobytes.
 
     Optimizers make their buffers in the first step; measured before it, the state of an Adam run looks a third of its size.
     """

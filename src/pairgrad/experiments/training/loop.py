@@ -11,7 +11,7 @@ import torch
 
 from pairgrad.coherence import CoherenceMonitor
 from pairgrad.coherence.run import RunReport
-from pairgrad.experiments.runs import CheckpointError, RunDirectory
+from pairgrad.experiments.runs import CheckpointError, RunDirectory, environment
 from pairgrad.experiments.training.chance import seed_all
 from pairgrad.experiments.training.failure import save_failure
 from pairgrad.experiments.training.observer import Observer
@@ -138,11 +138,11 @@ class _Loop:
         else:
             trainer.load(found.state)
             if found.step < trainer.steps:
-                self._write("resume")
+                self._write("resume", environment=environment(trainer.device))
                 self._say(f"going on after update {found.step} of {trainer.steps}")
         trainer.process.barrier()  # nobody writes a checkpoint while another still reads
         if self.first:
-            run.check_space(trainer.state(), self.options.keep)
+            run.check_space([trainer.state(), *trainer.still_to_come()], self.options.keep)
         if found is None:
             self._save()  # what cannot be written is found out now, not after an epoch
         else:

@@ -176,6 +176,13 @@ class Trainer:
             "random": random_state(),
         }
 
+    def still_to_come(self) -> list[torch.Tensor]:
+        """What the first update adds to the state: as many tensors of each parameter's size as the optimizer keeps."""
+        if self.optimizer.state:
+            return []
+        copies = 2 if self.recipe.optimizer.name == "adam" else int(self.recipe.optimizer.momentum > 0)
+        return [parameter.detach() for parameter in self.network.parameters() for _ in range(copies)]
+
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a `state` of the same run."""
         loader = state["loader"]

@@ -1,0 +1,169 @@
+"""All that is reported of a network, against the parts it is made of."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import NoReturn
+
+import pytest
+import torch
+
+from pairgrad.experiments.augment import pipeline
+from pairgrad.experiments.data import Benchmark, DataError, OODSource
+from pairgrad.experiments.evaluation import SCORES, accuracy_on_test, evaluate, predict
+from pairgrad.experiments.evaluation.calibrate import calibrate
+from pairgrad.experiments.models import Network
+from pairgrad.experiments.training import Trainer
+from pairgrad.ood import accuracy_report, energy, msp, sc_ood
+
+from .small import digits, network, recipe
+
+RECIPE = recipe()
+TEST = pipeline("digits-test")
+
+
+def two_sources() -> Benchmark:
+    """Some of the first source's images count as in-distribution; the second is the outliers."""
+    images = digits().ood[0].images
+    mask = torch.zeros(len(images), dtype=torch.bool)
+    mask[::3] = True
+    photos = OODSource("photos", digits().outliers.subset(range(40)))  # pyright: ignore[reportOptionalMemberAccess]
+    return replace(digits(), ood=(OODSource("near", images, mask), photos))
+
+
+def test_the_plain_scores() -> None:
+    net, benchmark = network(), two_sources()
+    found = evaluate(net, benchmark, RECIPE, scores=("msp", "energy"))
+    assert list(found.scores) == ["msp", "energy"]
+    assert not found.left_out
+    test = predict(net, benchmark.test, TEST).logits
+    near, photos = (predict(net, source.images, TEST).logits for source in benchmark.ood)
+    labels = benchmark.test.labels
+    assert labels is not None
+    for name, score in (("msp", msp), ("energy", energy)):
+        report = found.scores[name]
+        assert report.score == name
+        assert report.accuracy == accuracy_report(test.argmax(1), labels, benchmark.class_counts)
+        expected = sc_ood(score(test), {"near": (score(near), benchmark.ood[0].semantic_id), "photos": (score(photos), None)})
+        assert report.ood == expected
+    assert found.scores["msp"].ood != found.scores["energy"].ood
+
+
+def test_semantically_known_images_count_as_known() -> None:
+    report = evaluate(network(), two_sources(), RECIPE, scores=("msp",)).scores["msp"].ood
+    assert report is not None
+    near, photos = report.sources
+    size = len(digits().ood[0].images)
+    known = -(-size // 3)
+    assert (near.num_id, near.num_ood) == (len(digits().test) + known, size - known)
+    assert (photos.num_id, photos.num_ood) == (len(digits().test), 40)
+    assert report.mean.auroc == pytest.approx((near.metrics.auroc + photos.metrics.auroc) / 2)
+
+
+@pytest.mark.parametrize(("name", "form"), [("patt-paper", "paper"), ("patt-released", "released")])
+def test_calibrated_scores(name: str, form: str) -> None:
+    """Predictions and scores come from the calibrated logits."""
+    net = network()
+    report = evaluate(net, digits(), RECIPE, scores=(name,), seed=5).scores[name]
+    calibration = calibrate(net, digits(), RECIPE, form, 5)
+    test, near = (predict(net, images, TEST).features for images in (digits().test, digits().ood[0].images))
+    logits = calibration.logits(test)
+    labels = digits().test.labels
+    assert labels is not None
+    assert report.accuracy == accuracy_report(logits.argmax(1), labels, digits().class_counts)
+    assert report.ood == sc_ood(energy(logits), {"held-out-digits": (energy(calibration.logits(near)), None)})
+
+
+def test_everything_once() -> None:
+    ticks: list[tuple[str, int, int]] = []
+    found = evaluate(network(), digits(), RECIPE, seed=1, tick=lambda *given: ticks.append(given))
+    assert tuple(found.scores) == SCORES == ("msp", "energy", "patt-paper", "patt-released")
+    assert ("test", 420, 420) in ticks
+    assert ("held-out-digits", 500, 533) in ticks
+    assert ("held-out-digits", 533, 533) in ticks
+    assert {name for name, _, _ in ticks} == {"test", "held-out-digits", "fit patt-paper", "fit patt-released"}
+    content = found.to_dict()
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert list(content) == ["scores", "left_out", "notes"]
+    entry = content["scores"]["msp"]
+    assert list(entry) == ["score", "accuracy", "ood"]
+    assert set(entry["accuracy"]) == {"accuracy", "balanced", "many", "medium", "few", "per_class"}
+    assert len(entry["accuracy"]["per_class"]) == 7
+    (source,) = entry["ood"]["sources"]
+    assert set(source) == {"source", "num_id", "num_ood", "auroc", "aupr_in", "aupr_out", "fpr95"}
+    assert set(source["fpr95"]) == set(entry["ood"]["mean"]["fpr95"]) == {"patt", "sc-ood", "openood"}
+    again = evaluate(network(), digits(), RECIPE, seed=1)
+    assert again == found
+    assert evaluate(network(), digits(), RECIPE, seed=2) != found
+
+
+def test_notes() -> None:
+    noted = replace(digits(), notes=("something is missing",))
+    assert evaluate(network(), noted, RECIPE, scores=("msp", "patt-paper")).notes == ("something is missing",)
+    plain, released = evaluate(network(), noted, RECIPE, scores=("msp", "patt-released")).notes
+    assert plain == "something is missing"
+    assert released.startswith("patt-released fits its calibration on test images")
+
+
+def test_scores_in_the_order_asked_for_and_once() -> None:
+    assert list(evaluate(network(), digits(), RECIPE, scores=("energy", "msp", "energy")).scores) == ["energy", "msp"]
+
+
+def test_what_is_left_out_and_why() -> None:
+    cosine = evaluate(network(classifier="cosine"), digits(), RECIPE)
+    assert cosine.left_out == {"patt-paper": "the classifier is not linear", "patt-released": "the classifier is not linear"}
+    assert list(cosine.scores) == ["msp", "energy"]
+    assert cosine.notes == digits().notes  # nothing was fitted on test images
+    without = evaluate(network(), replace(digits(), outliers=None), RECIPE, scores=("energy", "patt-paper"))
+    assert without.left_out == {"patt-paper": "there are no outlier images"}
+    dead = network()
+    torch.nn.init.zeros_(dead.classifier.weight)
+    assert evaluate(dead, digits(), RECIPE, scores=("msp", "patt-paper")).left_out["patt-paper"].startswith("the fitted vector is constant")
+
+
+def test_without_ood_images() -> None:
+    found = evaluate(network(), replace(digits(), ood=()), RECIPE)
+    assert [report.ood for report in found.scores.values()] == [None] * 4
+    assert found.to_dict()["scores"]["msp"]["ood"] is None
+
+
+def test_damaged_data_are_no_reason_to_leave_a_score_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise DataError("a.png is damaged")
+
+    monkeypatch.setattr(sys.modules["pairgrad.experiments.evaluation.evaluate"], "calibrate", broken)
+    with pytest.raises(DataError, match=r"a\.png is damaged"):
+        evaluate(network(), digits(), RECIPE)
+
+
+def test_an_unknown_score_is_refused_before_anything_is_computed() -> None:
+    class Never(Network):
+        def forward(self, images: torch.Tensor) -> NoReturn:
+            raise AssertionError("computed")
+
+    net = network()
+    net.__class__ = Never
+    with pytest.raises(ValueError, match=r"scores must be one of 'msp', 'energy', 'patt-paper', 'patt-released', got 'odin'"):
+        evaluate(net, digits(), RECIPE, scores=("msp", "odin"))
+
+
+def test_a_learning_curve() -> None:
+    net = network()
+    report = evaluate(net, digits(), RECIPE, scores=("msp",)).scores["msp"].accuracy
+    assert accuracy_on_test(net, digits(), RECIPE) == {"accuracy": report.accuracy, "few": report.few}
+    balanced = replace(digits(), class_counts=(20,) * 7)  # nobody has few
+    assert set(accuracy_on_test(net, balanced, RECIPE)) == {"accuracy"}
+
+
+def test_training_helps() -> None:
+    trainer = Trainer(recipe("epochs=4"), digits(), "arfr", 1)
+    untrained = accuracy_on_test(trainer.network, digits(), RECIPE)["accuracy"]
+    for batch in trainer.batches.stream(0, trainer.steps):
+        trainer.update(batch)
+    trained = evaluate(trainer.network, digits(), RECIPE, scores=("msp",)).scores["msp"]
+    assert untrained < 0.35  # chance is 1/7
+    assert trained.accuracy.accuracy > untrained + 0.15
+    assert trained.ood is not None
+    assert trained.ood.mean.auroc > 0.5
