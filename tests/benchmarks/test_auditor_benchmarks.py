@@ -129,6 +129,7 @@ def test_gradcheck_gets_keywords_and_parameters() -> None:
 # The library ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_evidence_bears_out_what_was_found(entries: list[library.Entry]) -> None:
     assert [(entry.function.name, len(entry.evidence)) for entry in entries] == [
         ("special.digamma, negative", 1),

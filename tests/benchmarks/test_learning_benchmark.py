@@ -85,6 +85,7 @@ def test_the_meter_sees_backward():
     assert held(step) == pytest.approx(33, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_meter_sees_compiled_code(monkeypatch):
     monkeypatch.undo()  # of torch.empty, which the compiler asks for leaves that the poison may not write to
     x = torch.zeros(1024, 1024)
@@ -170,6 +171,7 @@ def test_slow_contestants_are_timed_less_often():
     assert PROTOCOLS["paper"].times(100.0) == 7
 
 
+@pytest.mark.slow
 def test_a_contender_is_the_same_in_a_process_of_its_own():
     here, there = Local(ORIGINAL, SMALL, 1), Isolated(ORIGINAL, SMALL, 1)
     try:

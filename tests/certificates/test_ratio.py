@@ -249,7 +249,7 @@ def test_another_recurrence_is_noticed(precision):
     assert not next(ratio.shift_steps(expansion)).holds
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float64, marks=pytest.mark.slow), torch.float32])
 def test_every_plan_has_a_truncation_below_rounding(dtype):
     """A theorem for all nu >= 0 at once, relative to R, in units of the rounding; and every (shift, order) that the planner chooses is inside it."""
     everywhere = ratio.planned_bound(dtype)

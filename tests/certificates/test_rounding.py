@@ -51,7 +51,7 @@ def errors_of_slope(dim: int, x: torch.Tensor, slope: torch.Tensor) -> np.ndarra
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("dim", [pytest.param(dim, marks=pytest.mark.slow) if dim in (2, 5) else dim for dim in DIMS])
 def test_bound_is_sound_and_sharp(dim: int, dtype: torch.dtype) -> None:
     pot = pg.potential(dim)
     bound = slope_rounding_bound(pot, dtype)

@@ -277,6 +277,7 @@ def until(process, word):
     raise AssertionError(f"ended before {word!r}: {process.stderr.read()}")
 
 
+@pytest.mark.slow
 def test_an_incoherent_function_of_another_folder(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     arguments = (f"{folder}/losses.py:bad", "--inputs", "randn(3)", "--effort", "quick", "--json", "report.json", "--html", "report.html")
@@ -364,6 +365,7 @@ def test_a_worker_without_a_parent_ends(folder):
         child.close()
 
 
+@pytest.mark.slow
 def test_nobody_reads(folder):
     """As in `pairgrad audit ... | true`: the file is written, and the exit code is that of the verdict."""
     reading, writing = os.pipe()
@@ -398,6 +400,7 @@ def test_a_locale_without_the_characters(folder):
     assert (folder / "r.json").exists()
 
 
+@pytest.mark.slow
 def test_what_the_function_started_ends_with_the_audit(folder):
     code, out, err = quick("losses:leaves_a_process_behind", "--inputs", "randn(2)")
     assert code == 0, out + err
@@ -418,6 +421,7 @@ def _is_running(pid):
         return False
 
 
+@pytest.mark.slow
 def test_a_script_with_arguments_of_its_own(folder):
     """It gets none: those of the worker are not its."""
     (folder / "script.py").write_text(

@@ -46,11 +46,13 @@ def test_the_planned_potential_and_a_bessel_order():
     assert "shift: 1 of 1 hold" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_potential_that_drops_one_chebyshev_term():
     done = pairgrad("certify", "--dim", "8192")
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_a_dimension_too_high_to_be_compared_with_exact_values():
     done = pairgrad("certify", "--dim", "2000000000")
     assert done.returncode == 0, done.stderr

@@ -59,6 +59,7 @@ def test_lower_precision_inside_is_not_accused(seed):
     assert pg.audit(lambda x: (x.half().sin().float() * 300).sum(), drawn(5, seed=seed, dtype=torch.float32), seed=seed).passed
 
 
+@pytest.mark.slow
 def test_autocast_is_not_accused():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))

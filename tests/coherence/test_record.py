@@ -345,6 +345,7 @@ def _rank(rank, port, queue):
 
 
 @pytest.mark.distributed
+@pytest.mark.slow
 def test_distributed_data_parallel():
     context = torch.multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
