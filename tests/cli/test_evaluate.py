@@ -107,6 +107,29 @@ def test_several_runs(runs: tuple[Path, ...], tmp_path: Path) -> None:
     assert f"written to {tmp_path / 'all.json'}" in done.stdout
 
 
+def test_notes_are_told_once(runs: tuple[Path, ...]) -> None:
+    shown = evaluate(*runs, "--score", "msp", "--score", "patt-released").stdout
+    assert shown.count("note: digits-lt is made of") == shown.count("note: patt-released fits") == 1
+    assert shown.count("other notes as above") == 2
+
+
+def test_the_groups_are_explained(runs: tuple[Path, ...]) -> None:
+    shown = " ".join(evaluate(runs[0], "--score", "msp").stdout.split())
+    assert "accuracy on digits test, 420 images, %" in shown
+    assert (
+        "many: 2 classes of 71 to 117 training images; medium: 3 classes of 15 to 43 training images; few: 2 classes of 5 to 9 training images"
+        in shown
+    )
+
+
+def test_near_a_run(runs: tuple[Path, ...]) -> None:
+    """The folder of several runs, or a folder inside one."""
+    place = runs[0].parent
+    assert f"{place} is not a run, but holds 2: name them, such as {runs[0]}, or all with {place}/*" in refused(place)
+    for inside in (runs[0] / "checkpoints", runs[0] / "checkpoints" / "step-00000004"):
+        assert f"{inside} is a part of a run: name {runs[0]}, and a checkpoint by the number of its update with --step" in refused(inside)
+
+
 def test_a_damaged_checkpoint_is_told(runs: tuple[Path, ...]) -> None:
     damage(runs[0] / "checkpoints" / "step-00000004" / "state.safetensors")
     done = evaluate(runs[0], "--score", "msp", columns=400)

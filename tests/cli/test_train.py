@@ -1,5 +1,7 @@
 """`pairgrad train`, as it is used and as it is misused."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -7,14 +9,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
+from pairgrad.cli import train as command_module
 from pairgrad.cli.app import app
 from pairgrad.experiments.recipes import RECIPES
-from pairgrad.experiments.runs import RunLock, load_checkpoint
+from pairgrad.experiments.runs import RecordWriteError, RunLock, load_checkpoint
+from pairgrad.experiments.training import Observer, Outcome
 from tests.cli.command import invoke
 
 SMALL = ("--set", "epochs=2", "--set", "batch_size=32", "--set", "outlier_batch_size=16", "--monitor-every", "0")
@@ -82,6 +88,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
         (("train", "digits-lt", "--set", "epochs"), "--set must look like key=value"),
         (("train", "digits-lt", "--realization", "exact"), "--realization must be one of paired, arfr"),
         (("train", "digits-lt", "--device", "abacus"), "device 'abacus' cannot be used here"),
+        (("train", "digits-lt", "--device", "meta"), "device 'meta' cannot be used here"),
         (("train", "digits-lt", "--seed", "-1"), "--seed must be from 0"),
         (("train", "patt-cifar10-lt-if100", "--data-root", "/no/such/place"), "/no/such/place"),
         (("train", "digits-lt", "--set", "batch_size=4000"), "a batch of 4000 is larger than the 286 training images"),
@@ -106,6 +113,9 @@ def test_another_run_in_the_directory(tmp_path):
     result = trained(tmp_path, "--set", "optimizer.lr=0.1")
     assert result.exit_code == 2
     assert "recipe.optimizer.lr: 0.005 there, 0.1 given" in result.output
+    result = trained(tmp_path, "--set", "optimizer.lr=0.1", "--dry-run")
+    assert result.exit_code == 2
+    assert "recipe.optimizer.lr: 0.005 there, 0.1 given" in " ".join(result.output.split())
     (tmp_path / "mine" / NAME).mkdir(parents=True)
     (tmp_path / "mine" / NAME / "thesis.txt").write_text("all of it")
     result = trained(tmp_path / "mine")
@@ -138,6 +148,90 @@ def test_a_loss_that_is_not_finite(tmp_path):
     assert result.exit_code == 3
     assert "is not finite" in result.output
     assert list((tmp_path / NAME / "failures").iterdir())
+
+
+@pytest.mark.parametrize("error", [RecordWriteError("no space for the record"), OSError(28, "No space left on device", "coherence.csv")])
+def test_what_cannot_be_written_on_the_way(error, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr(Observer, "updated", full)
+    result = trained(tmp_path, "-q")
+    assert result.exit_code == 4
+    assert "stopped" in result.output
+    assert str(error).split(":")[0] in result.output
+    monkeypatch.undo()
+    assert trained(tmp_path, "--stop-at", "1").exit_code == 0
+
+
+class _Gone(io.StringIO):
+    """A standard output that nobody reads any more, or whose disk is full."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error, self.writes = error, 0
+
+    def write(self, text):
+        self.writes += 1
+        if self.writes > 1:
+            raise self.error
+        return super().write(text)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "No space left on device")])
+def test_a_log_that_ends_does_not_end_the_run(error, tmp_path, monkeypatch):
+    stream = _Gone(error)
+    monkeypatch.setattr(sys, "stdout", stream)
+    options = ("--set", "batch_size=200", "--evaluate-every", "5", "--output", str(tmp_path))  # two epochs of one update
+    app(["train", "digits-lt", *SMALL, *options], standalone_mode=False)
+    assert stream.getvalue().startswith(NAME)
+    assert stream.writes > 1
+    assert (tmp_path / NAME / "checkpoints" / "step-00000002").exists()
+    events = [json.loads(line) for line in (tmp_path / NAME / "record.jsonl").read_text().splitlines()]
+    assert ["test_accuracy" in event for event in events if event["kind"] == "epoch"] == [False, True]  # the last is evaluated in any case
+
+
+def test_tensorboard(tmp_path, monkeypatch):
+    made = []
+
+    class SummaryWriter(contextlib.nullcontext):
+        def __init__(self, folder, purge_step):
+            super().__init__(self)
+            made.append((Path(folder).name, purge_step))
+
+        def add_scalar(self, name, value, step):
+            made.append((name, step))
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=SummaryWriter))
+    for end in ("1", "2"):
+        assert trained(tmp_path, "--tensorboard", "--record-every", "1", "--stop-at", end).exit_code == 0
+    assert [one for one in made if one[0] in ("tensorboard", "train/total")] == [
+        ("tensorboard", 1),
+        ("train/total", 1),
+        ("tensorboard", 2),  # what is shown of update 1 stays
+        ("train/total", 2),
+    ]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = trained(tmp_path, "--tensorboard")
+    assert result.exit_code == 2
+    assert "pip install tensorboard" in result.output
+
+
+def test_what_may_change_the_bits_is_said():
+    cpu = torch.device("cpu")
+    began = {"cpu": {"threads": torch.get_num_threads()}, "device": {"type": "cpu"}, "versions": {"torch": str(torch.__version__)}}
+    other = {"cpu": {"threads": 99}, "device": {"type": "cuda"}, "versions": {"torch": "1.0"}}
+    assert list(command_module._changes(SimpleNamespace(resumed=True, environment=began), cpu)) == []
+    assert list(command_module._changes(SimpleNamespace(resumed=False, environment=other), cpu)) == []
+    threads, device, version = command_module._changes(SimpleNamespace(resumed=True, environment=other), cpu)
+    assert "began with 99 threads" in threads
+    assert "began on cuda and is now on cpu" in device
+    assert "began with torch 1.0" in version
+
+
+@pytest.mark.parametrize(("reason", "code"), [("SIGTERM", 130), ("a signal to another process", 130), ("--stop-at 3", 0)])
+def test_every_process_leaves_with_the_same_code(reason, code, tmp_path):
+    assert command_module._ended(Outcome("stopped", 3, reason), tmp_path, "again", Console(quiet=True)) == code
 
 
 # In processes of their own --------------------------------------------------------------------------------------------

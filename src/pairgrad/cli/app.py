@@ -39,9 +39,9 @@ def _explained(command: str, output: Path | None = None, reads: Path | None = No
         raise typer.Exit(2) from None
     except OSError as error:
         reason = error.strerror or error
-        message = (
-            f"cannot read {reads}: {reason}" if reads else f"cannot write to {output}: {reason}; choose another directory with --output"
-        )
+        message = f"cannot read {reads}: {reason}" if reads else str(error)
+        if output is not None:
+            message = f"cannot write to {output}: {reason}; choose another directory with --output"
         typer.echo(f"pairgrad {command}: {message}", err=True)
         raise typer.Exit(2) from None
 
@@ -55,7 +55,11 @@ def demo(
     with _explained("demo", output), _reported("demo"):
         from pairgrad.cli.demo import run
 
-        run(output, epochs)
+        try:
+            run(output, epochs)
+        except KeyboardInterrupt:
+            typer.echo(f"stopped: the same command goes on with the runs in {output}", err=True)
+            raise typer.Exit(130) from None
 
 
 @app.command()
@@ -214,7 +218,7 @@ def train(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.")] = Path("runs"),
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.")] = 0,
     keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
@@ -235,16 +239,15 @@ def train(
     """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
 
     Several realizations or seeds are run one after the other. On several GPUs or processes: torchrun --nproc-per-node 8 -m pairgrad train RECIPE ...
-    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint could not be written. 130: stopped by a signal.
+    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint or the record could not be written. 130: stopped by a signal.
     """
     with _explained("train", output), _reported("train"):
-        from rich.console import Console
-
         from pairgrad.cli import train as command
+        from pairgrad.cli.streams import Streams
         from pairgrad.experiments.settings import changed, recipe_named
         from pairgrad.experiments.training.loop import Options
 
-        console = Console(highlight=False)
+        console = Streams("pairgrad train").out
         if recipe is None:
             command.show_recipes(console)
             return

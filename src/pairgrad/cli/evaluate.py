@@ -37,6 +37,7 @@ def run(
     _look_ahead(paths, output)
     loaded: dict[str, Benchmark] = {}
     results: list[Shown] = []
+    told: set[str] = set()
     for path in paths:
         trained = Trained.open(path, step, lambda error: console.print(Text(f"{error}; the checkpoint before it is evaluated")))
         key = json.dumps(trained.run.facts["recipe"]["data"])
@@ -46,7 +47,8 @@ def run(
             loaded[key] = trained.data(data_root, verify=verify)
         evaluation, written = _evaluated(trained, loaded[key], wanted, device, console)
         results.append((trained, evaluation))
-        show(console, trained, evaluation, shown_conventions)
+        show(console, trained, evaluation, shown_conventions, told)
+        told.update(evaluation.notes)
         console.print(Text(f"written to {written}\n"), soft_wrap=True)
     if len(results) > 1:
         compare(console, results, shown_conventions)
@@ -66,7 +68,7 @@ def _look_ahead(paths: Sequence[Path], output: Path | None) -> None:
     """What can be known to be wrong before hours are spent on the first run."""
     seen: set[Path] = set()
     for path in paths:
-        RunDirectory.open(path)
+        _check_run(path)
         if path.resolve() in seen:
             raise SettingError(f"{path} was given twice: a run counts once in a mean")
         seen.add(path.resolve())
@@ -74,6 +76,18 @@ def _look_ahead(paths: Sequence[Path], output: Path | None) -> None:
         raise SettingError(f"--json must be a file in a directory that exists, got {output}: make {output.parent} first")
     if output is not None and output.is_dir():
         raise SettingError(f"--json must be a file, got the directory {output}")
+
+
+def _check_run(path: Path) -> None:
+    """A RunError unless it is a run; near a run, it says where that is."""
+    if not (path / "run.json").exists() and path.is_dir():
+        inside = sorted(each.parent for each in path.glob("*/run.json"))
+        if inside:
+            raise RunError(f"{path} is not a run, but holds {len(inside)}: name them, such as {inside[0]}, or all with {path}/*")
+        above = next((each for each in path.absolute().parents[:2] if (each / "run.json").is_file()), None)
+        if above is not None:
+            raise RunError(f"{path} is a part of a run: name {above}, and a checkpoint by the number of its update with --step")
+    RunDirectory.open(path)
 
 
 def _evaluated(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from rich import box
 from rich.console import Console
@@ -20,8 +20,8 @@ _WIDE = 120  # columns from which on a mean and its deviation stand on one line
 _LOGITS = {"as they are": ("energy", "msp"), "calibrated, paper": ("patt-paper",), "calibrated, released code": ("patt-released",)}
 
 
-def show(console: Console, trained: Trained, evaluation: Evaluation, conventions: Sequence[str]) -> None:
-    """Tables of one run: accuracy, and OOD detection by score and source."""
+def show(console: Console, trained: Trained, evaluation: Evaluation, conventions: Sequence[str], told: Set[str] = frozenset()) -> None:
+    """Tables of one run: accuracy, and OOD detection by score and source; and its notes, but for those that were `told` already."""
     console.print(Text(f"{trained.run.path.absolute().name}, after {trained.step} updates", style="bold"), soft_wrap=True)
     accuracy = _table("logits", "accuracy", "many", "medium", "few", "balanced")
     for words, names in _LOGITS.items():
@@ -30,13 +30,26 @@ def show(console: Console, trained: Trained, evaluation: Evaluation, conventions
             a = found[0]
             accuracy.add_row(words, *map(_percent, (a.accuracy, a.many, a.medium, a.few, a.balanced)))
     if accuracy.row_count:
-        _print(console, "accuracy on the test images, %", accuracy)
+        _print(console, f"accuracy on {evaluation.images}, %", accuracy, _groups(evaluation))
     if any(report.ood is not None for report in evaluation.scores.values()):
         _print(console, "OOD detection, %", _detection(evaluation, conventions))
     for name, why in evaluation.left_out.items():
         console.print(Text(f"{name} was left out: {why}"))
     for note in evaluation.notes:
-        console.print(Text(f"note: {note}"))
+        if note not in told:
+            console.print(Text(f"note: {note}"))
+    if not told.isdisjoint(evaluation.notes):
+        console.print(Text("other notes as above"))
+
+
+def _groups(evaluation: Evaluation) -> str:
+    """How many classes have many, medium and few training images, and how many that is."""
+    parts = []
+    for group in ("many", "medium", "few"):
+        counts = sorted(each.training_images for each in evaluation.classes if each.group == group)
+        if counts:
+            parts.append(f"{group}: {len(counts)} classes of {counts[0]} to {counts[-1]} training images")
+    return "; ".join(parts)
 
 
 def _detection(evaluation: Evaluation, conventions: Sequence[str]) -> Table:
@@ -80,9 +93,11 @@ def _title(recipe: Recipe) -> str:
     return f"{recipe.name}{' with ' if changes else ''}{', '.join(changes)}"
 
 
-def _print(console: Console, title: str, table: Table) -> None:
+def _print(console: Console, title: str, table: Table, below: str = "") -> None:
     console.print(Text(title, style="italic"))
     console.print(table)
+    if below:
+        console.print(Text(below, style="dim"))
     console.print()
 
 

@@ -11,8 +11,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from pairgrad.cli.streams import silence
 from pairgrad.coherence.run import RunReport
 from pairgrad.experiments.training import Observer
+
+
+def tell(console: Console, text: Text) -> None:
+    """Print. A log that cannot be written any more does not end a training."""
+    try:
+        console.print(text)
+    except OSError:
+        silence(console)
 
 
 def reading(report: RunReport) -> str:
@@ -43,7 +52,7 @@ class Silent(Observer):
         """Leave the terminal as it was found."""
 
     def said(self, message: str) -> None:
-        self.console.print(Text(message))
+        tell(self.console, Text(message))
 
 
 class Lines(Silent):
@@ -67,7 +76,7 @@ class Lines(Silent):
         words = [f"{self.title}epoch {epoch + 1}", *_measures(facts), f"{_clock(left)} left"]
         if self.coherence:
             words.append(self.coherence)
-        self.console.print(Text("  ".join(words)))
+        tell(self.console, Text("  ".join(words)))
 
     def looked(self, step: int, report: RunReport) -> None:
         self.coherence = reading(report)
@@ -106,7 +115,7 @@ class Bar(Silent):
 
     def epoch(self, epoch: int, facts: Mapping[str, object]) -> None:
         if any(name.startswith("test_") for name in facts):
-            self.bar.console.print(Text("  ".join([f"epoch {epoch + 1}", *_measures(facts)])))
+            tell(self.console, Text("  ".join([f"epoch {epoch + 1}", *_measures(facts)])))
 
     def looked(self, step: int, report: RunReport) -> None:
         self.coherence = reading(report)
@@ -119,7 +128,7 @@ class Bar(Silent):
             self.running = False
             self.bar.stop()
             if self.coherence:
-                self.console.print(Text(f"last look of the coherence monitor: {self.coherence}"))
+                tell(self.console, Text(f"last look of the coherence monitor: {self.coherence}"))
 
 
 def shown_progress(console: Console, title: str = "") -> Bar | Lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pairgrad.cli.progress import Bar, Lines, Silent, shown_progress
+from pairgrad.cli.progress import Bar, Lines, Silent, shown_progress, tell
 from pairgrad.experiments.augment import pipeline
 from pairgrad.experiments.data import Benchmark, DataError
 from pairgrad.experiments.evaluation import accuracy_on_test
 from pairgrad.experiments.recipes import RECIPES, Recipe
-from pairgrad.experiments.runs import CheckpointWriteError, RunError, SpaceError, checkpoints, required_space
+from pairgrad.experiments.runs import CheckpointWriteError, RecordWriteError, RunDirectory, RunError, SpaceError, required_space
 from pairgrad.experiments.runs.space import free_space, in_words
 from pairgrad.experiments.settings import SettingError, changed, keys, recipe_named
-from pairgrad.experiments.training import NonFinite, Outcome, Process, train
+from pairgrad.experiments.training import Batches, NonFinite, Outcome, Process, train
 from pairgrad.experiments.training.launch import Arm, load_data, make_trainer, run_directory
 from pairgrad.experiments.training.loop import Options, set_deterministic
 from pairgrad.experiments.training.process import ProcessError
@@ -71,7 +71,7 @@ def run(request: Request, console: Console) -> int:
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     set_deterministic(request.deterministic)
-    device = process.device(request.device)
+    device = process.device(request.device, torch.float64)
     benchmark = load_data(arms[0].recipe, request.data_root, verify=request.verify)
     with process.joined(device):
         for arm in arms:
@@ -87,39 +87,38 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
     with ExitStack() as stack:
         directory = stack.enter_context(run_directory(path, arm, benchmark, device, process))
         trainer = make_trainer(arm, benchmark, device, process, request.workers)
-        console.print(Text(f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}"))
-        for sentence in (*benchmark.notes, *filter(None, [directory.warning, _other_threads(directory.environment)])):
-            console.print(Text(f"note: {sentence}", style="dim"))
-        watcher = _observer(request, console, process)
-        stack.enter_context(watcher)
-        writer = _writer(path, trainer) if request.tensorboard and process.first else None
-        if writer is not None:
-            stack.callback(writer.close)
+        tell(console, Text(f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}"))
+        for sentence in (*benchmark.notes, *filter(None, [directory.warning]), *_changes(directory, device)):
+            tell(console, Text(f"note: {sentence}", style="dim"))
+        writer = _writer(path, stack) if request.tensorboard and process.first else None
+        watcher = stack.enter_context(_observer(request, console, process))
         try:
             outcome = train(directory, trainer, request.options, watcher, evaluate=_curve, writer=writer)
         except NonFinite as error:
             watcher.finish()
-            console.print(
-                Text(
-                    f"stopped: {error}. The batch and the state are in {path / 'failures'}; the checkpoints before it are whole. "
-                    "A smaller --set optimizer.lr often helps",
-                    style="red",
-                )
+            kept = f"The batch and the state are in {error.kept}; the" if error.kept else "The"
+            tell(
+                console,
+                Text(f"stopped: {error}. {kept} checkpoints before it are whole. A smaller --set optimizer.lr often helps", style="red"),
             )
             return NOT_FINITE
-        except (CheckpointWriteError, SpaceError) as error:
+        except (CheckpointWriteError, RecordWriteError, SpaceError) as error:
             watcher.finish()
-            console.print(Text(f"stopped: {error}", style="red"))
+            tell(console, Text(f"stopped: {error}", style="red"))
+            return NO_SPACE
+        except OSError as error:
+            watcher.finish()
+            tell(console, Text(f"stopped: {error}. Older checkpoints are as they were; when that is mended, {again}", style="red"))
             return NO_SPACE
     return _ended(outcome, path, again, console)
 
 
 def _ended(outcome: Outcome, path: Path, again: str, console: Console) -> int:
     if outcome.ending == "finished":
-        console.print(Text(f"finished after {outcome.step} updates: pairgrad evaluate {path}"))
+        tell(console, Text(f"finished after {outcome.step} updates: pairgrad evaluate {path}"))
         return 0
-    console.print(Text(f"stopped after update {outcome.step} ({outcome.reason}), everything is in {path}: {again}"))
-    return INTERRUPTED if outcome.reason.startswith("SIG") else 0
+    tell(console, Text(f"stopped after update {outcome.step} ({outcome.reason}), everything is in {path}: {again}"))
+    return 0 if outcome.reason.startswith("--stop-at") else INTERRUPTED
 
 
 def _curve(trainer: Any) -> dict[str, float]:
@@ -132,12 +131,13 @@ def _observer(request: Request, console: Console, process: Process) -> Bar | Lin
     return shown_progress(console)
 
 
-def _writer(path: Path, trainer: Any) -> Any:
+def _writer(path: Path, stack: ExitStack) -> Callable[[int], Any]:
+    """What makes the writer, and has it closed with the stack."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ImportError("--tensorboard needs TensorBoard: pip install tensorboard") from None
-    return SummaryWriter(str(path / "tensorboard"), purge_step=trainer.step)
+    return lambda step: stack.enter_context(SummaryWriter(str(path / "tensorboard"), purge_step=step))
 
 
 def _sizes(network: torch.nn.Module, benchmark: Benchmark) -> str:
@@ -145,12 +145,20 @@ def _sizes(network: torch.nn.Module, benchmark: Benchmark) -> str:
     return f"{len(benchmark.train)} training images of {len(benchmark.class_names)} classes, {weights:,} weights"
 
 
-def _other_threads(environment: Mapping[str, Any]) -> str | None:
-    """The same bits need the same number of threads."""
-    before = environment.get("cpu", {}).get("threads")
-    if before in (None, torch.get_num_threads()):
-        return None
-    return f"this run began with {before} threads and goes on with {torch.get_num_threads()}: sums may round differently. --threads {before} keeps the bits"
+def _changes(run: RunDirectory, device: torch.device) -> Iterator[str]:
+    """The same bits need the same number of threads, device and version of torch."""
+    if not run.resumed:
+        return
+    began = run.environment
+    before, now = began.get("cpu", {}).get("threads"), torch.get_num_threads()
+    if before not in (None, now):
+        yield f"this run began with {before} threads and goes on with {now}: sums may round differently. --threads {before} keeps the bits"
+    for what, before, now in (
+        ("on", began.get("device", {}).get("type"), device.type),
+        ("with torch", began.get("versions", {}).get("torch"), str(torch.__version__)),
+    ):
+        if before not in (None, now):
+            yield f"this run began {what} {before} and is now {what} {now}: sums may round differently"
 
 
 # What would happen ----------------------------------------------------------------------------------------------------
@@ -160,16 +168,18 @@ def dry_run(request: Request, console: Console) -> int:
     """Say what `run` would do, and write nothing; exit code 2 if it could not start."""
     arms = request.arms()
     recipe = arms[0].recipe
+    process = Process.here()
+    console = console if process.first else Console(quiet=True)
     console.print(Text(f"{recipe.name}: {recipe.summary}", style="bold"))
     _show_settings(console, recipe)
-    process = Process.here()
-    device = process.device(request.device)
+    device = process.device(request.device, torch.float64)
     try:
         benchmark = load_data(recipe, request.data_root, verify=request.verify)
     except DataError as error:
         console.print(Text(f"would stop at once: {error}", style="red"))
         return 2
     _show_data(console, benchmark, recipe)
+    Batches(benchmark, recipe, arms[0].seed, device, process)  # whether the processes can share a batch
     trainer = make_trainer(arms[0], benchmark, device)
     each = required_space([trainer.state(), *trainer.still_to_come()])
     parent = request.output
@@ -181,16 +191,23 @@ def dry_run(request: Request, console: Console) -> int:
             f"checkpoints of {in_words(each)}, {request.options.keep} kept; {in_words(free_space(parent))} free in {parent}"
         )
     )
+    refused = False
     for arm in arms:
-        console.print(Text(f"would {_would(request.output / arm.name)} {request.output / arm.name}"))
-    return 0
+        path = request.output / arm.name
+        there = RunDirectory.open(path) if (path / "run.json").exists() else None
+        differences = there.differences(arm.facts(benchmark, process.world)) if there is not None else ()
+        refused |= bool(differences)
+        console.print(Text(_would(path, there, differences), style="red" if differences else ""))
+    return 2 if refused else 0
 
 
-def _would(path: Path) -> str:
-    if not (path / "run.json").exists():
-        return "train in the new directory"
-    found = checkpoints(path / "checkpoints")
-    return f"go on from {found[-1].name} in" if found else "begin again in"
+def _would(path: Path, there: RunDirectory | None, differences: Sequence[str]) -> str:
+    if there is None:
+        return f"would train in the new directory {path}"
+    if differences:
+        return f"would stop at once: {path} holds another run. What differs: {'; '.join(differences)}"
+    found = there.checkpoints()
+    return f"would go on from {found[-1].name} in {path}" if found else f"would begin again in {path}"
 
 
 def _show_settings(console: Console, recipe: Recipe) -> None:

@@ -153,7 +153,7 @@ def test_npz_with_objects_is_not_unpickled(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.array([Malicious(tmp_path / "executed")], dtype=object))
     (tmp_path / "b.npz").write_bytes(pickle.dumps(Malicious(tmp_path / "executed")))
     for name in ("a.npz", "b.npz"):
-        with pytest.raises(DataError, match=f"{name}: expected a .npz file with X, got one that cannot be read without unpickling"):
+        with pytest.raises(DataError, match=f"{name}: expected a .npz file with X, got one that is damaged or holds Python objects"):
             read_npz(DataRoot(tmp_path), tmp_path / name)
     assert not (tmp_path / "executed").exists()
 

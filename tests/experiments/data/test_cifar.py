@@ -200,7 +200,8 @@ def test_wrong_names(tmp_path, names):
 def test_missing_files(tmp_path):
     root = DataRoot(tmp_path)
     with pytest.raises(
-        DataError, match=r"no training images of CIFAR-10: expected cifar-10-batches-py/data_batch_1 or .*cifar-10-python.tar.gz"
+        DataError,
+        match=r"no training images of CIFAR-10: expected cifar-10-batches-py/data_batch_1 to data_batch_5; unpack cifar-10-python.tar.gz",
     ):
         read_train(root, CIFAR10)
     with pytest.raises(
@@ -214,3 +215,20 @@ def test_the_fakes_are_written_as_old_pickles(tmp_path):
     path = write_cifar(tmp_path, per_class=1) / "cifar-10-batches-py" / "test_batch"
     assert path.read_bytes()[:2] == b"\x80\x02"
     assert pickle.loads(path.read_bytes())["labels"] == list(range(10))
+
+
+def test_files_near_their_place(tmp_path):
+    """One level too deep or too high, or not unpacked: the message says which."""
+    folder = tmp_path / "a" / CIFAR10.folder
+    folder.mkdir(parents=True)
+    (folder / "data_batch_1").write_bytes(b"")
+    with pytest.raises(DataError, match=rf"they are in {folder}: give {tmp_path / 'a'} as the root$"):
+        read_train(DataRoot(tmp_path), CIFAR10)
+    with pytest.raises(DataError, match=rf"this is cifar-10-batches-py itself: give the folder that holds it, {tmp_path / 'a'}$"):
+        read_train(DataRoot(folder), CIFAR10)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "cifar-100-python.tar.gz").write_bytes(b"")
+    with pytest.raises(
+        DataError, match=r"expected cifar-100-python/train; the archive is there and has not been unpacked: tar xzf .*gz -C "
+    ):
+        read_train(DataRoot(tmp_path / "b"), CIFAR100)

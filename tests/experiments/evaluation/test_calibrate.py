@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pairgrad.experiments.data import ArrayImages, Benchmark, long_tail_counts, long_tail_indices
+from pairgrad.experiments.data import ArrayImages, Benchmark, FileImages, long_tail_counts, long_tail_indices
 from pairgrad.experiments.evaluation import Predicted
 from pairgrad.experiments.evaluation import calibrate as calibrating
-from pairgrad.experiments.evaluation.calibrate import CannotFit, calibrate
+from pairgrad.experiments.evaluation.calibrate import CannotFit, calibrate, shortage
 from pairgrad.experiments.recipes import RECIPES
 from pairgrad.ood import class_balanced_indices
 
@@ -164,6 +165,46 @@ def test_sizes_on_imagenet(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.bincount(train[chosen]).tolist() == [300] * 100
         np.testing.assert_allclose(fitted.scale.numpy(), by_hand(net, recorder, benchmark, 100, False), atol=1e-6)
     assert bool(fitted.scale.isfinite().all())  # the recursion of the public code would have overflowed
+
+
+def test_outliers_of_imagenet_come_from_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper balances both sides; the first pictures of a list in order would be of its first classes only. The released code takes those."""
+    train = torch.arange(100).repeat_interleave(torch.arange(100, 0, -1) * 8)
+    benchmark = like("imagenet-lt", train, torch.arange(35_000) % 100, 0)
+    paths = tuple(f"n{number:03}/{k}.jpg" for number in range(500) for k in range(100))
+    benchmark = replace(benchmark, outliers=FileImages("outliers", Path(), paths))
+    for form in FORMS:
+        recorder = Recorder(monkeypatch, benchmark)
+        calibrate(Linear(100, DIM), benchmark, RECIPES["patt-imagenet-lt"], form, 0)  # pyright: ignore[reportArgumentType]
+        others = recorder.asked[1][1]
+        if form == "paper":
+            assert torch.bincount(others // 100).tolist() == [60] * 500
+            assert len(set(others.tolist())) == 30_000
+        else:
+            assert torch.equal(others, torch.arange(30_000))
+
+
+def test_the_released_form_sees_the_images_that_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On ImageNet-LT PATT's are the validation list; its training split stays the paper's."""
+    train = torch.arange(100).repeat_interleave(torch.arange(100, 0, -1) * 8)
+    benchmark = like("imagenet-lt", train, torch.arange(35_000) % 100, 31_000)
+    benchmark = replace(benchmark, validation=labelled(torch.arange(20_000) % 100))
+    recorder = Recorder(monkeypatch, benchmark)
+    recorder.tables[id(benchmark.validation)] = recorder.tables[id(benchmark.test)]
+    for form, images in (("released", benchmark.validation), ("paper", benchmark.train)):
+        recorder.asked.clear()
+        calibrate(Linear(100, DIM), benchmark, RECIPES["patt-imagenet-lt"], form, 0)  # pyright: ignore[reportArgumentType]
+        assert recorder.asked[0][0] is images
+
+
+def test_too_few_outliers_are_told() -> None:
+    full = RECIPES["patt-cifar10-lt-if100"]
+    assert shortage(like_cifar(10, 3500), full, "paper", 3) == (
+        "is fitted on 3000 images of each side instead of 12000: there are 3500 outliers"
+    )
+    assert shortage(like_cifar(10, 300), full, "paper", 3).startswith("is fitted on 300 images of each side instead of 12000")
+    assert shortage(like_cifar(10, 12_000), full, "paper", 3) == ""
+    assert shortage(like_cifar(10, 3500), full, "released", 3) == ""
 
 
 @pytest.mark.parametrize(("outliers", "pairs", "size"), [(3500, 3, 1000), (300, 1, 300)])

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pairgrad.experiments.augment import pipeline
-from pairgrad.experiments.data import Benchmark, DataError, OODSource
-from pairgrad.experiments.evaluation import SCORES, accuracy_on_test, evaluate, predict
+from pairgrad.experiments.data import ArrayImages, Benchmark, DataError, OODSource
+from pairgrad.experiments.evaluation import SCORES, accuracy_on_test, evaluate, held_out, predict
 from pairgrad.experiments.evaluation.calibrate import calibrate
 from pairgrad.experiments.models import Network
 from pairgrad.experiments.training import Trainer
@@ -86,7 +86,7 @@ def test_everything_once() -> None:
     assert {name for name, _, _ in ticks} == {"test", "held-out-digits", "fit patt-paper", "fit patt-released"}
     content = found.to_dict()
     assert json.loads(json.dumps(content, allow_nan=False)) == content
-    assert list(content) == ["scores", "left_out", "notes"]
+    assert list(content) == ["images", "classes", "scores", "left_out", "notes"]
     entry = content["scores"]["msp"]
     assert list(entry) == ["score", "accuracy", "ood"]
     assert set(entry["accuracy"]) == {"accuracy", "balanced", "many", "medium", "few", "per_class"}
@@ -105,6 +105,48 @@ def test_notes() -> None:
     plain, released = evaluate(network(), noted, RECIPE, scores=("msp", "patt-released")).notes
     assert plain == "something is missing"
     assert released.startswith("patt-released fits its calibration on test images")
+
+
+def test_notes_of_the_recipe_and_of_too_few_outliers() -> None:
+    outliers = digits().outliers
+    assert outliers is not None
+    few = replace(digits(), notes=(), outliers=outliers.subset(range(100)))
+    told = evaluate(network(), few, replace(RECIPE, notes=("scaled down",)), scores=("msp", "patt-paper")).notes
+    assert told == ("scaled down", "patt-paper is fitted on 100 images of each side instead of 286: there are 100 outliers")
+
+
+def test_classes_have_names_and_groups() -> None:
+    found = evaluate(network(), digits(), RECIPE, scores=("msp",))
+    assert [each.name for each in found.classes] == list(digits().class_names)
+    assert [each.training_images for each in found.classes] == list(digits().class_counts)
+    assert [each.group for each in found.classes] == ["many"] * 2 + ["medium"] * 3 + ["few"] * 2
+    assert found.images == "digits test, 420 images"
+    assert found.to_dict()["classes"][0] == {"name": "0", "training_images": 117, "group": "many"}
+
+
+def test_which_images_are_evaluated() -> None:
+    """The paper's accuracy of PATT on ImageNet-LT is of the validation list, ProCo's of the test list."""
+    test = digits().test
+    assert isinstance(test, ArrayImages)
+    validation = replace(test.subset(range(0, 420, 2)), name="ImageNet-LT validation")
+    both = replace(digits(), name="imagenet-lt", validation=validation)
+    patt, proco = RECIPE, replace(RECIPE, loss=replace(RECIPE.loss, method="proco"))
+    found = evaluate(network(), both, patt, scores=("msp", "patt-released"))
+    assert found.images == "ImageNet-LT validation, 210 images"
+    labels = validation.labels
+    assert labels is not None
+    predictions = predict(network(), validation, TEST).logits.argmax(1)
+    assert found.scores["msp"].accuracy == accuracy_report(predictions, labels, both.class_counts)
+    assert found.scores["msp"].ood is not None
+    assert found.scores["msp"].ood.sources[0].num_id == 210
+    assert accuracy_on_test(network(), both, patt)["accuracy"] == found.scores["msp"].accuracy.accuracy
+    assert found.notes[-1].startswith("the calibration of the public code does not run on ImageNet-LT")
+    assert held_out(both, proco) is test
+    assert held_out(replace(both, name="cifar10-lt"), patt) is test
+    (note, *_) = evaluate(network(), replace(both, validation=None), patt, scores=("msp",)).notes
+    assert note == "the paper evaluates PATT on the validation list of ImageNet-LT, which is missing: digits test is in its place"
+    only = replace(both, test=validation, validation=None)  # the loader's answer to a missing test list
+    assert evaluate(network(), only, patt, scores=("msp",)).notes == digits().notes
 
 
 def test_scores_in_the_order_asked_for_and_once() -> None:

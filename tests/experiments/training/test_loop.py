@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from pairgrad.experiments.evaluation import accuracy_on_test
-from pairgrad.experiments.runs import CheckpointWriteError, SpaceError, load_checkpoint
+from pairgrad.experiments.runs import CheckpointWriteError, RunDirectory, SpaceError, load_checkpoint, required_space
 from pairgrad.experiments.runs import checkpoint as checkpoint_module
-from pairgrad.experiments.training import NonFinite, Observer, train
-from pairgrad.experiments.training.loop import Options
-from tests.experiments.training.small import arm, different, made, opened
+from pairgrad.experiments.training import Batches, NonFinite, Observer, Process, train
+from pairgrad.experiments.training import loop as loop_module
+from pairgrad.experiments.training.failure import save_failure
+from pairgrad.experiments.training.loop import Options, set_deterministic
+from tests.experiments.training.small import arm, different, digits, made, opened, recipe
 
 QUICK = Options(monitor_every=0, record_every=4)
 
@@ -78,10 +80,11 @@ def test_the_record_and_the_checkpoints(straight):
     assert {"versions", "device", "source", "command"} <= set(facts["environment"])
 
 
-def test_a_finished_run_stays_as_it_is(straight):
+@pytest.mark.parametrize("monitor", [0, 50])
+def test_a_finished_run_stays_as_it_is(monitor, straight):
     path, subject = straight
     before = (path / "record.jsonl").read_bytes()
-    outcome, again = ran(path)
+    outcome, again = ran(path, Options(monitor_every=monitor, record_every=4))
     assert (outcome.ending, outcome.step) == ("finished", 16)
     assert (path / "record.jsonl").read_bytes() == before
     assert different(again.state(), subject.state()) == []
@@ -208,6 +211,10 @@ def test_too_little_space_is_said_before_the_first_update(tmp_path, monkeypatch)
     seen = []
     with pytest.raises(SpaceError, match="free"):
         ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
+    # enough for three of what there is now, and not of what there will be
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 0, 3 * required_space(made(arm()).state()) + 8192))
+    with pytest.raises(SpaceError, match="free"):
+        ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
     assert not seen
 
 
@@ -222,6 +229,7 @@ def test_watching_changes_no_bit(straight, tmp_path):
     def evaluate(trainer):
         return accuracy_on_test(trainer.network, trainer.benchmark, trainer.recipe)
 
+    torch.rand(3)  # whoever called may have drawn
     path = tmp_path / "run"
     options = Options(monitor_every=5, record_every=4, evaluate_every=1, checkpoint_minutes=0, keep=3)
     _, subject = ran(path, options, Watcher(), evaluate=evaluate)
@@ -235,10 +243,11 @@ def test_watching_changes_no_bit(straight, tmp_path):
 
 
 def test_the_monitor_sees_the_original_system_apart(tmp_path):
-    ran(tmp_path / "run", Options(monitor_every=8, stop_at=9), given=arm("patt", "original"))
+    ran(tmp_path / "run", Options(monitor_every=8, stop_at=9, checkpoint_every=2), given=arm("patt", "original"))
     (line, *_) = record(tmp_path / "run", "coherence")
     assert [function["verdict"] for function in line["functions"]] == ["incoherent"]
     assert line["functions"][0]["defect"] > 1e-5
+    assert [event["step"] for event in record(tmp_path / "run", "checkpoint")] == [0, 9]  # not after the first epoch, at 8
 
 
 def test_scalars_for_tensorboard(tmp_path):
@@ -248,6 +257,120 @@ def test_scalars_for_tensorboard(tmp_path):
         def add_scalar(self, name, value, step):
             self.scalars[name, step] = value
 
-    ran(tmp_path / "run", Options(monitor_every=0, record_every=4, stop_at=8), writer=Writer())
+    first = []
+
+    def writer(step):
+        first.append(step)
+        return Writer()
+
+    for end in (5, 8):
+        ran(tmp_path / "run", Options(monitor_every=0, record_every=4, stop_at=end), writer=writer)
     assert Writer.scalars["train/total", 4] == record(tmp_path / "run", "step")[0]["total"]
     assert Writer.scalars["epoch/lr", 8] == 0.005
+    assert first == [1, 6]  # what an earlier process wrote up to there stays
+
+
+def test_a_failure_that_cannot_be_kept_is_still_told(tmp_path, monkeypatch):
+    given = arm()
+    with opened(tmp_path / "run", given) as run:
+        subject = made(given)
+
+        def break_it():
+            with torch.no_grad():
+                subject.network.classifier.weight.fill_(torch.inf)
+
+        def full(*_):
+            raise CheckpointWriteError("no space")
+
+        monkeypatch.setattr(loop_module, "save_failure", full)
+        watcher = At(1, break_it)
+        with pytest.raises(NonFinite) as caught:
+            train(run, subject, QUICK, watcher)
+    assert caught.value.kept is None
+    assert watcher.messages == ["the batch and the state of update 1 could not be kept: no space"]
+
+
+def test_a_failure_in_one_of_several_processes_keeps_the_batch_of_all(tmp_path):
+    given = arm()
+    with opened(tmp_path / "run", given) as run:
+        subject = made(given)
+        subject.batches = Batches(digits(), recipe(), given.seed, subject.device, Process(0, 2))
+        kept = save_failure(run, subject, NonFinite(3, "loss", before=False))
+    found = load_checkpoint(kept)
+    assert torch.equal(found.state["batch"]["indices"], made(given).batches.indices(3))
+    assert found.extra == {"update": 3, "what": "loss", "state_is_from_before_the_update": False}
+
+
+def test_a_directory_that_is_moved_away(tmp_path):
+    path = tmp_path / "run"
+    options = Options(monitor_every=0, checkpoint_minutes=0)
+    with pytest.raises(CheckpointWriteError, match="was moved or removed"):
+        ran(path, options, At(2, lambda: path.rename(tmp_path / "elsewhere")))
+    assert not path.exists()
+    assert [file.name for file in RunDirectory.open(tmp_path / "elsewhere").checkpoints()] == ["step-00000001", "step-00000002"]
+
+
+def test_looks_that_will_come_again_are_taken_from_the_file(tmp_path):
+    path = tmp_path / "coherence.csv"
+    loop_module._cut_back(path, 3)
+    assert not path.exists()
+    head, early, late, torn = "step,function,share\r\n", '3,"f, g",0.5\r\n', "4,f,0.5\r\n", "3,f"
+    for rest, kept in ((early + late, early), (early + torn, early), (early, early), (late, "")):
+        path.write_bytes((head + rest).encode())
+        loop_module._cut_back(path, 3)
+        assert path.read_bytes() == (head + kept).encode()
+
+
+class _Two(Process):
+    """One of two processes, of which the other says what it is told to."""
+
+    asked: list
+    answer = False
+
+    def any(self, flag, device):
+        self.asked.append(flag)
+        return flag or self.answer
+
+
+@pytest.mark.parametrize(("rank", "minutes"), [(0, 0.0), (0, 1.0), (1, 0.0)])
+def test_several_processes_save_and_stop_together(rank, minutes, tmp_path):
+    """By the clock of the first, and if any was asked; and they ask one another only now and then."""
+    subject = made(arm())
+    subject.process = process = _Two(rank, 2)
+    loop = loop_module._Loop(None, subject, Options(checkpoint_minutes=minutes), Observer(), None, None)
+    loop.saved_at -= 20.0  # seconds
+    object.__setattr__(process, "asked", [])
+    subject.step = 7
+    assert not loop._is_old()
+    assert process.asked == []
+    subject.step = 10
+    assert loop._is_old() is (rank == 0 and minutes == 0)
+    assert process.asked == [rank == 0 and minutes == 0]
+    request = loop_module.StopRequest()
+    for step, wanted, answer, stops in (
+        (10, None, False, False),
+        (10, None, True, True),
+        (10, "SIGINT", False, True),
+        (11, "SIGINT", True, False),
+    ):
+        subject.step, request.wanted = step, wanted
+        object.__setattr__(process, "answer", answer)
+        assert loop._should_stop(request) is stops
+
+
+def test_deterministic_algorithms(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    cudnn = torch.backends.cudnn
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    try:
+        set_deterministic(False)
+        assert "CUBLAS_WORKSPACE_CONFIG" not in loop_module.os.environ
+        assert (torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark) == (False, False, True)
+        set_deterministic(True)
+        assert loop_module.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert (torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark) == (True, True, False)
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+        torch.use_deterministic_algorithms(before[0])
+        cudnn.deterministic, cudnn.benchmark = before[1:]

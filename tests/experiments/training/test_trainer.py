@@ -1,5 +1,7 @@
 """An update, and the state that it reads."""
 
+import copy
+
 import pytest
 import torch
 
@@ -21,7 +23,9 @@ def test_a_resumed_run_has_the_same_bits(method, realization, tmp_path):
     straight = advanced(trainer(method, realization), 10)
     halfway = advanced(trainer(method, realization), 4)
     torch.rand(5)  # somebody else draws
-    again = advanced(resumed(halfway, tmp_path, method, realization), 6)  # over the end of the first epoch, after 8
+    again = resumed(halfway, tmp_path, method, realization)
+    again.network.eval()  # somebody looked at test images
+    advanced(again, 6)  # over the end of the first epoch, after 8
     assert again.step == 10
     first, second = straight.state(), again.state()
     assert different(first["network"], second["network"]) == []
@@ -132,3 +136,41 @@ def test_the_learning_rate_follows_the_schedule():
     assert subject.optimizer.param_groups[0]["lr"] == 0.01
     advanced(subject, 1)
     assert subject.optimizer.param_groups[0]["lr"] == pytest.approx(0.001)
+
+
+def test_what_a_bank_derives_comes_from_the_checkpoint():
+    """Row by row as they changed, the derived numbers may differ in the last bit from those derived at once."""
+    subject = trainer()
+    state = subject.state()
+    other = state["derived"]["_concentrations"] * 1.5
+    state["derived"] = {**state["derived"], "_concentrations": other.clone()}
+    subject.load(state)
+    assert torch.equal(subject.objective.bank.classes().concentration, other)
+
+
+def test_on_a_device_what_is_not_finite_is_found_at_the_next_look():
+    """As on a GPU: nothing waits for the device between two looks, and the first of several bad updates is named."""
+    subject = advanced(trainer(), 2)
+    good = copy.deepcopy(subject.state())
+    subject.device = torch.device("cuda")  # of which `update` only asks whether it is the CPU
+    subject.look()
+    subject.network.classifier.weight.register_hook(lambda gradient: gradient * torch.nan)
+    advanced(subject, 1)
+    subject._refuse(torch.tensor(False), "outputs")  # of update 3
+    with pytest.raises(NonFinite, match="the loss of update 2 is not finite") as caught:
+        subject.look()
+    assert (caught.value.step, caught.value.before) == (2, False)
+    subject.load(good)
+    subject.look()
+
+
+def test_the_first_update_adds_what_was_foretold():
+    for settings, copies in (
+        ((), 2),
+        (("optimizer.name=sgd",), 1),
+        (("optimizer.name=sgd", "optimizer.momentum=0", "optimizer.nesterov=false"), 0),
+    ):
+        subject = trainer("patt", "arfr", 1, *settings)
+        assert len(subject.still_to_come()) == copies * len(list(subject.network.parameters()))
+    advanced(subject := trainer(), 1)
+    assert subject.still_to_come() == []

@@ -56,7 +56,7 @@ def read_npz(root: DataRoot, path: Path) -> ArrayImages:
                 raise ValueError("X or y is not in numpy's format")
     except _DAMAGE as error:
         raise DataError(
-            f"{path}: expected a .npz file with X, got one that cannot be read without unpickling ({error}); {_LAYOUT}"
+            f"{path}: expected a .npz file with X, got one that is damaged or holds Python objects, which are not read ({error}): fetch it again, or {_LAYOUT}"
         ) from error
     if "X" not in arrays:
         raise DataError(f"{path}: expected an array X with the images, found {', '.join(found) or 'no arrays'}; {_LAYOUT}")

@@ -74,11 +74,25 @@ def read_train(root: DataRoot, which: Distribution, verify: bool = True) -> Arra
     """The training images, (N, 3, 32, 32) in file order, of the training files that are there; the note names those that are not."""
     files = {name: md5 for name, md5 in which.train.items() if (root.path / which.folder / name).is_file()}
     if not files:
-        expected = " or ".join(f"{which.folder}/{name}" for name in which.train)
-        raise DataError(f"{root.path} has no training images of {which.title}: expected {expected}; {which.origin}")
+        first, *more = which.train
+        expected = f"{which.folder}/{first}" + (f" to {more[-1]}" if more else "")
+        raise DataError(f"{root.path} has no training images of {which.title}: expected {expected}; {_nearby(root, which) or which.origin}")
     missing = [name for name in which.train if name not in files]
     note = f"{which.title} is trained on {', '.join(files)} only; {', '.join(missing)} not found" if missing else ""
     return _images(root, which, f"{which.title} train", files, verify, note)
+
+
+def _nearby(root: DataRoot, which: Distribution) -> str:
+    """What to do about a folder or an archive that lies near its place; empty if there is none."""
+    first = next(iter(which.train))
+    if (root.path / first).is_file() and root.path.name == which.folder:
+        return f"this is {which.folder} itself: give the folder that holds it, {root.path.parent}"
+    deeper = next((each for each in sorted(root.path.glob(f"*/{which.folder}")) if (each / first).is_file()), None)
+    if deeper is not None:
+        return f"they are in {deeper}: give {deeper.parent} as the root"
+    if (root.path / which.archive).is_file():
+        return f"the archive is there and has not been unpacked: tar xzf {root.path / which.archive} -C {root.path}"
+    return ""
 
 
 def read_test(root: DataRoot, which: Distribution, verify: bool = True) -> ArrayImages:
@@ -130,7 +144,7 @@ def _content(root: DataRoot, which: Distribution, path: Path, md5: str, verify: 
     if verify and found != md5:
         raise DataError(
             f"{path} is not the published file: expected md5 {md5}, found {found}, size {len(data)} bytes; it is damaged or was changed: "
-            f"{which.origin}, or pass verify=False if that is meant"
+            f"{which.origin}, or pass verify=False (--no-verify on the command line) if that is meant"
         )
     try:
         content = read_pickle(data)

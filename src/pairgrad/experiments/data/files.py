@@ -45,8 +45,8 @@ class DataRoot:
             path, origin = os.environ.get(VARIABLE) or None, f"the environment variable {VARIABLE}"
         if path is None:
             raise DataError(
-                f"root is None and the environment variable {VARIABLE} is not set: give the folder that holds the data, or take 'digits-lt', "
-                "which needs none"
+                f"no folder with data is named: give root (--data-root on the command line), or set the environment variable {VARIABLE}; "
+                "'digits-lt' needs none"
             )
         self.path = Path(path).expanduser().absolute()
         if not self.path.is_dir():

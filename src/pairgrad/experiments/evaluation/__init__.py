@@ -1,7 +1,20 @@
 """Evaluating a trained network: accuracy by shot group, OOD detection by source, score and convention."""
 
-from pairgrad.experiments.evaluation.evaluate import SCORES, Evaluation, ScoreReport, accuracy_on_test, evaluate
+from pairgrad.experiments.evaluation.evaluate import SCORES, ClassFacts, Evaluation, ScoreReport, accuracy_on_test, evaluate
+from pairgrad.experiments.evaluation.held_out import held_out
 from pairgrad.experiments.evaluation.predict import Predicted, predict
 from pairgrad.experiments.evaluation.run import Trained, evaluate_run
 
-__all__ = ["SCORES", "Evaluation", "Predicted", "ScoreReport", "Trained", "accuracy_on_test", "evaluate", "evaluate_run", "predict"]
+__all__ = [
+    "SCORES",
+    "ClassFacts",
+    "Evaluation",
+    "Predicted",
+    "ScoreReport",
+    "Trained",
+    "accuracy_on_test",
+    "evaluate",
+    "evaluate_run",
+    "held_out",
+    "predict",
+]

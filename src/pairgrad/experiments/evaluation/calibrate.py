@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from pairgrad.experiments.augment import pipeline
-from pairgrad.experiments.data import Benchmark, Images, long_tail_counts, long_tail_indices
+from pairgrad.experiments.data import Benchmark, FileImages, Images, long_tail_counts, long_tail_indices
+from pairgrad.experiments.evaluation.held_out import held_out
 from pairgrad.experiments.evaluation.predict import predict
 from pairgrad.experiments.models import Network
 from pairgrad.experiments.recipes import Recipe
@@ -38,7 +39,8 @@ def calibrate(network: Network, benchmark: Benchmark, recipe: Recipe, form: str,
     Args:
         network: trained. benchmark: its data. recipe: for the pipeline and the long tail.
         form: `"paper"`: on the long-tailed training split, by a fixed order in which the classes take turns; or `"released"`: on the test split, cut
-            long-tailed as the training split was, with draws that favour no class.
+            long-tailed as the training split was, with draws that favour no class. Outliers are the first in order; on ImageNet-LT the paper
+            balances these too, so there the folders of the pictures, which are their classes, take turns.
         seed: of the order, the draws and the pipeline.
 
     Raises:
@@ -50,12 +52,11 @@ def calibrate(network: Network, benchmark: Benchmark, recipe: Recipe, form: str,
     if benchmark.outliers is None:
         raise CannotFit("there are no outlier images")
     plan = _plan(benchmark, recipe, form, seed)
-    size = min(len(plan.indices), len(benchmark.outliers))
-    batch = min(plan.batch, size)
-    size -= size % batch
+    size, batch = _whole(min(len(plan.indices), len(benchmark.outliers)), plan.batch)
     view = pipeline(recipe.views.calibration)
+    others = _outlier_indices(benchmark, benchmark.outliers, form, size, seed)
     inside = predict(network, plan.images, view, indices=plan.indices[:size], seed=stream_seed(seed, "calibration"))
-    outside = predict(network, benchmark.outliers, view, indices=torch.arange(size), seed=stream_seed(seed, "calibration", "outliers"))
+    outside = predict(network, benchmark.outliers, view, indices=others, seed=stream_seed(seed, "calibration", "outliers"))
     assert plan.images.labels is not None
     labels = plan.images.labels[plan.indices[:size]]
     fitted = FeatureCalibration.of(network.classifier, benchmark.class_counts, form=form).cpu()
@@ -69,6 +70,33 @@ def calibrate(network: Network, benchmark: Benchmark, recipe: Recipe, form: str,
         raise CannotFit(str(error)) from error
 
 
+def shortage(benchmark: Benchmark, recipe: Recipe, form: str, seed: int) -> str:
+    """A sentence if there are too few outliers for all the pairs that the form asks for; empty if there are enough."""
+    assert benchmark.outliers is not None
+    plan = _plan(benchmark, recipe, form, seed)
+    wanted, _ = _whole(len(plan.indices), plan.batch)
+    size, _ = _whole(min(wanted, len(benchmark.outliers)), plan.batch)
+    return (
+        f"is fitted on {size} images of each side instead of {wanted}: there are {len(benchmark.outliers)} outliers"
+        if size < wanted
+        else ""
+    )
+
+
+def _whole(size: int, batch: int) -> tuple[int, int]:
+    """As many as fill whole batches, and the size of these; one batch if there are fewer than one."""
+    batch = min(batch, size)
+    return size - size % batch, batch
+
+
+def _outlier_indices(benchmark: Benchmark, outliers: Images, form: str, size: int, seed: int) -> torch.Tensor:
+    if FORMS[form].split == "train" and benchmark.name in _LARGE_BENCHMARKS and isinstance(outliers, FileImages):
+        folders = [path.rpartition("/")[0] for path in outliers.paths]
+        numbers = {folder: number for number, folder in enumerate(sorted(set(folders)))}
+        return class_balanced_indices(torch.tensor([numbers[folder] for folder in folders]), size, seed % 2**32)
+    return torch.arange(size)
+
+
 def _plan(benchmark: Benchmark, recipe: Recipe, form: str, seed: int) -> _Plan:
     large = benchmark.name in _LARGE_BENCHMARKS
     batch = LARGE_BATCH if large else BATCH
@@ -77,7 +105,8 @@ def _plan(benchmark: Benchmark, recipe: Recipe, form: str, seed: int) -> _Plan:
         assert labels is not None
         size = LARGE if large else len(labels)
         return _Plan(benchmark.train, class_balanced_indices(labels, size, seed % 2**32), batch)
-    labels = benchmark.test.labels
+    test = held_out(benchmark, recipe)
+    labels = test.labels
     assert labels is not None
     tail = torch.arange(len(labels))
     if recipe.data.imbalance is not None:
@@ -90,4 +119,4 @@ def _plan(benchmark: Benchmark, recipe: Recipe, form: str, seed: int) -> _Plan:
     weights = 1 / torch.bincount(labels[tail], minlength=len(benchmark.class_names)).double()
     size = LARGE if large else len(tail)
     drawn = torch.multinomial(weights[labels[tail]], size, replacement=True, generator=generator(seed, "calibration-draw"))
-    return _Plan(benchmark.test, tail[drawn], batch)
+    return _Plan(test, tail[drawn], batch)

@@ -24,7 +24,7 @@ from typing import Any, Self
 import torch
 
 from pairgrad.experiments.runs.checkpoint import Checkpoint, latest_checkpoint, remove_leftovers, save_checkpoint
-from pairgrad.experiments.runs.errors import CheckpointError, RunError, RunMismatch
+from pairgrad.experiments.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunMismatch
 from pairgrad.experiments.runs.listing import checkpoints
 from pairgrad.experiments.runs.lock import LOCK, RunLock
 from pairgrad.experiments.runs.record import Record, read_record, rewind
@@ -160,10 +160,19 @@ class RunDirectory:
     def save(self, step: int, state: Any, *, keep: int = 2, extra: dict[str, Any] | None = None) -> Path:
         """Bring the record to the disk, then a checkpoint, then the event "checkpoint"; see `save_checkpoint`."""
         self._check_held()
+        if not self.run_path.exists():
+            raise CheckpointWriteError(
+                f"{self.run_path} is gone: {self.path} was moved or removed while a run worked in it. What was saved before is where it was moved to; "
+                "move it back and run the same command again"
+            )
         self.record.sync()
         path = save_checkpoint(self.checkpoints_path, step, state, keep=keep, extra=extra)
         self.record.write("checkpoint", step, name=path.name)
         return path
+
+    def differences(self, facts: dict[str, Any]) -> tuple[str, ...]:
+        """A line for each fact that is not what it is here."""
+        return tuple(_differences(self.facts, _as_json({"facts": facts})["facts"]))
 
     def check_space(self, state: Any, keep: int = 2) -> None:
         """A SpaceError if the disk cannot take the checkpoints that are still to come: `keep`, and one while it is written."""

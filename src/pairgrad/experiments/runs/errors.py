@@ -32,4 +32,8 @@ class CheckpointWriteError(RunError):
 
 
 class RecordError(RunError):
-    """A record is damaged or cannot be written."""
+    """A record is damaged, or cannot be opened or written."""
+
+
+class RecordWriteError(RecordError):
+    """An event could not be written; the record is as it was."""

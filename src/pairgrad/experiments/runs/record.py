@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from pairgrad.experiments.runs.errors import RecordError
+from pairgrad.experiments.runs.errors import RecordError, RecordWriteError
 from pairgrad.ground.checks import integer_at_least
 from pairgrad.ground.files import sync_directory, write_atomically
 
@@ -52,7 +52,7 @@ class Record:
 
         Raises:
             TypeError, ValueError: a fact that JSON does not have; the message names it.
-            RecordError: the disk is full or cannot be written; the file is as before.
+            RecordWriteError: the disk is full or cannot be written; the file is as before.
         """
         if type(kind) is not str:
             raise TypeError(f"kind must be a string, got {kind!r}")
@@ -69,7 +69,7 @@ class Record:
                 os.fsync(self._handle)
         except OSError as error:
             os.ftruncate(self._handle, size)
-            raise RecordError(
+            raise RecordWriteError(
                 f"{self.path} cannot be written ({error.strerror}): free space on its disk and run the same command again"
             ) from error
 

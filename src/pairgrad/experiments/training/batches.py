@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -88,6 +89,7 @@ class Batches:
             persistent_workers=False,
             prefetch_factor=2 if self.workers else None,
             multiprocessing_context="spawn" if self.workers else None,
+            worker_init_fn=_leave_signals_to_the_parent,
         )
         for step, drawn in zip(range(start, stop), loader, strict=True):
             yield self._finished(step, [_Drawn(*pair) for pair in drawn])
@@ -168,3 +170,9 @@ class _Steps(Dataset[Any]):
 
     def __getitem__(self, step: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [tuple(stream) for stream in self.batches._drawn(step)]  # pyright: ignore[reportReturnType]
+
+
+def _leave_signals_to_the_parent(_worker: int) -> None:
+    """A terminal or a scheduler sends its signal to every process. Workers end when their parent has no more use for them."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pairgrad.experiments.runs import RunDirectory, save_checkpoint
+from pairgrad.experiments.training.batches import Batches
 from pairgrad.experiments.training.trainer import NonFinite, Trainer
 
 
 def save_failure(run: RunDirectory, trainer: Trainer, error: NonFinite) -> Path:
-    """Write the batch of the update, made once more, and the state of the run, as a checkpoint under `failures`."""
-    batch = trainer.batches.batch(error.step)
+    """Write the batch of the update, made once more, of all processes, and the state of the run, as a checkpoint under `failures`."""
+    batch = Batches(trainer.benchmark, trainer.recipe, trainer.seed, trainer.device).batch(error.step)
     state = {
         "batch": {"indices": batch.indices, "labels": batch.labels, "views": list(batch.views), "outliers": batch.outliers},
         "state": trainer.state(),

@@ -31,12 +31,13 @@ class Arm:
     def name(self) -> str:
         return f"{self.recipe.name}-{self.realization}-seed{self.seed}"
 
-    def facts(self, benchmark: Benchmark) -> dict[str, Any]:
+    def facts(self, benchmark: Benchmark, processes: int = 1) -> dict[str, Any]:
         """What the run is: two runs of equal facts end with equal weights."""
         return {
             "recipe": as_data(self.recipe),
             "realization": self.realization,
             "seed": self.seed,
+            "processes": processes,  # batch normalisation has the statistics of each one's part
             "data": {
                 "class_counts": list(benchmark.class_counts),
                 "notes": list(benchmark.notes),
@@ -64,8 +65,7 @@ def run_directory(
     """The directory of an arm, locked by the first process and open for reading in the others."""
     process = Process() if process is None else process
     if process.first:
-        around = {**environment(device), "processes": process.world}
-        with RunDirectory.create(path, arm.facts(benchmark), around) as run:
+        with RunDirectory.create(path, arm.facts(benchmark, process.world), environment(device)) as run:
             process.barrier()
             yield run
         return

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from pairgrad.coherence import CoherenceMonitor
 from pairgrad.coherence.run import RunReport
-from pairgrad.experiments.runs import CheckpointError, RunDirectory, environment
+from pairgrad.experiments.runs import CheckpointError, RunDirectory, RunError, environment
 from pairgrad.experiments.training.chance import seed_all
 from pairgrad.experiments.training.failure import save_failure
 from pairgrad.experiments.training.observer import Observer
 from pairgrad.experiments.training.seeds import stream_seed
 from pairgrad.experiments.training.signals import StopRequest
 from pairgrad.experiments.training.trainer import NonFinite, Trainer
+from pairgrad.ground.files import write_atomically
 
-AGREE_EVERY = 10  # updates after which several processes tell one another that they were asked to stop
+AGREE_EVERY = 10  # updates after which several processes tell one another that one was asked to stop, or that a checkpoint is due
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def train(
     observer: Observer | None = None,
     *,
     evaluate: Callable[[Trainer], Mapping[str, float]] | None = None,
-    writer: Any = None,
+    writer: Callable[[int], Any] | None = None,
 ) -> Outcome:
     """Train to the end, from the newest whole checkpoint of the run if it has one.
 
@@ -71,7 +76,7 @@ def train(
         options: how often what is done.
         observer: is told what happens.
         evaluate: what to measure every `options.evaluate_every` epochs.
-        writer: a TensorBoard SummaryWriter.
+        writer: makes a TensorBoard SummaryWriter for what comes from an update on; what is there of later ones will come again.
 
     Raises:
         NonFinite: a loss is not finite; the batch and the state are in the run's directory.
@@ -90,16 +95,17 @@ class _Loop:
         options: Options,
         observer: Observer,
         evaluate: Callable[[Trainer], Mapping[str, float]] | None,
-        writer: Any,
+        writer: Callable[[int], Any] | None,
     ) -> None:
         self.directory, self.trainer, self.options, self.observer = run, trainer, options, observer
-        self.evaluate, self.writer = evaluate, writer
+        self.evaluate, self.make_writer, self.writer = evaluate, writer, None
         self.first = trainer.process.first
         self.saved_step, self.saved_at = -1, time.monotonic()
 
     def run(self, request: StopRequest) -> Outcome:
         trainer, observer = self.trainer, self.observer
         self._resume()
+        began = trainer.step
         end = trainer.steps if self.options.stop_at is None else min(self.options.stop_at, trainer.steps)
         observer.started(trainer.step, trainer.steps, trainer.batches.per_epoch)
         monitor = self._monitor()
@@ -110,20 +116,19 @@ class _Loop:
                 if monitor is not None and (report := monitor.step(trainer.step)) is not None:
                     self._looked(report)
                 if self._should_stop(request):
-                    return self._stop(request.wanted or "another process was asked to stop")
+                    return self._stop(request.wanted or "a signal to another process")
         except NonFinite as error:
-            if self.first:
-                save_failure(self.directory, trainer, error)
-                self._write("failure", what=error.what, at=error.step)
+            self._keep_failure(error)
+            trainer.process.barrier()  # torchrun ends all processes when one has left
             raise
         finally:
             if monitor is not None:
                 monitor.stop()
-        if monitor is not None and monitor.report is None and trainer.step:
+        self._save()
+        if monitor is not None and monitor.report is None and trainer.step > began:
             self._looked(monitor.look(trainer.step))
         if trainer.step < trainer.steps:
             return self._stop(f"--stop-at {end}")
-        self._save()
         if not self._already_ended():
             self._write("end")
         return Outcome("finished", trainer.step)
@@ -147,6 +152,8 @@ class _Loop:
             self._save()  # what cannot be written is found out now, not after an epoch
         else:
             self.saved_step = trainer.step
+        if self.first and self.make_writer is not None:
+            self.writer = self.make_writer(trainer.step + 1)
 
     def _damaged(self, error: CheckpointError) -> None:
         self._say(f"{error}; the checkpoint before it is used")
@@ -158,10 +165,9 @@ class _Loop:
     def _monitor(self) -> CoherenceMonitor | None:
         if not self.first or not self.options.monitor_every:
             return None
-        monitor = CoherenceMonitor(
-            self.options.monitor_every, csv=self.directory.path / "coherence.csv", writer=self.writer, reaction="ignore"
-        )
-        return monitor.start()
+        looks = self.directory.path / "coherence.csv"
+        _cut_back(looks, self.trainer.step)
+        return CoherenceMonitor(self.options.monitor_every, csv=looks, writer=self.writer, reaction="ignore").start()
 
     # Between updates --------------------------------------------------------------------------------------------------
 
@@ -182,13 +188,16 @@ class _Loop:
                 self._scalars("train", measures)
         if self._epoch_is_over():
             self._end_epoch()
-        old = time.monotonic() - self.saved_at > 60 * self.options.checkpoint_minutes
         epoch_due = self._epoch_is_over() and trainer.epoch % self.options.checkpoint_every == 0
-        if trainer.process.world > 1:
-            old = False  # clocks differ; several processes save at epochs
-        if epoch_due or old:
+        if epoch_due or self._is_old():
             self._save()
         self.observer.updated(trainer.step, measures)
+
+    def _is_old(self) -> bool:
+        """Whether the newest checkpoint is, by the clock of the first process."""
+        old = self.first and time.monotonic() - self.saved_at > 60 * self.options.checkpoint_minutes
+        process = self.trainer.process
+        return old if process.world == 1 else self.trainer.step % AGREE_EVERY == 0 and process.any(old, self.trainer.device)
 
     def _end_epoch(self) -> None:
         trainer = self.trainer
@@ -222,7 +231,17 @@ class _Loop:
     def _stop(self, reason: str) -> Outcome:
         self._save()
         self._write("stop", reason=reason)
+        self.trainer.process.barrier()  # torchrun ends all processes when one has left
         return Outcome("stopped", self.trainer.step, reason)
+
+    def _keep_failure(self, error: NonFinite) -> None:
+        if not self.first:
+            return
+        try:
+            error.kept = save_failure(self.directory, self.trainer, error)
+            self._write("failure", what=error.what, at=error.step)
+        except RunError as trouble:
+            self._say(f"the batch and the state of update {error.step} could not be kept: {trouble}")
 
     def _already_ended(self) -> bool:
         return self.first and any(event["kind"] == "end" for event in self.directory.events())
@@ -247,8 +266,22 @@ class _Loop:
                     self.writer.add_scalar(f"{group}/{name}", value, self.trainer.step)
 
 
+def _cut_back(path: Path, step: int) -> None:
+    """Take from the monitor's file the looks after `step`, which will come again, and a row that was not finished."""
+    if not path.exists():
+        return
+    head, *rows = list(csv.reader(io.StringIO(path.read_text(), newline=""))) or [[]]
+    kept = [row for row in rows if len(row) == len(head) and row[0].isdigit() and int(row[0]) <= step]
+    if kept != rows:
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows([head, *kept])
+        write_atomically(path, text.getvalue())
+
+
 def set_deterministic(wanted: bool) -> None:
-    """Ask torch for algorithms that give the same bits every time; on the CPU they all do."""
+    """Ask torch for algorithms that give the same bits every time; on the CPU they all do. To be called before the first use of a GPU."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may choose another order of summation each time
     torch.backends.cudnn.deterministic = wanted
     torch.backends.cudnn.benchmark = not wanted
     torch.use_deterministic_algorithms(wanted, warn_only=True)

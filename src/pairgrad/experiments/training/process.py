@@ -43,15 +43,15 @@ class Process:
             )
         return size // self.world
 
-    def device(self, asked: str | None) -> torch.device:
-        """The device of this process: as asked, else a GPU if there is one, else the CPU."""
+    def device(self, asked: str | None, dtype: torch.dtype = torch.float32) -> torch.device:
+        """The device of this process: as asked, else a GPU if there is one, else the CPU. A ProcessError if it cannot compute in `dtype`."""
         name = asked or ("cuda" if torch.cuda.is_available() else "cpu")
         try:
             device = torch.device(name)
             if device.type == "cuda" and device.index is None:
                 device = torch.device("cuda", self.local)
-            torch.zeros(1, device=device)
-        except (RuntimeError, AssertionError) as error:
+            torch.zeros(1, dtype=dtype, device=device).item()  # the device "meta" has no numbers
+        except (RuntimeError, AssertionError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise ProcessError(f"device {name!r} cannot be used here: {reason}. Leave --device away, or give cpu") from None
         return device

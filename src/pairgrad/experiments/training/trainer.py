@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -27,11 +28,13 @@ class NonFinite(ArithmeticError):
         step: the update at which it was first seen.
         what: `"outputs"`, `"loss"` or `"gradient"`.
         before: whether the weights are those from before this update.
+        kept: where the batch and the state were written, or None.
     """
 
     def __init__(self, step: int, what: str, before: bool) -> None:
         super().__init__(f"the {what} of update {step} is not finite")
         self.step, self.what, self.before = step, what, before
+        self.kept: Path | None = None
 
 
 class Update(NamedTuple):

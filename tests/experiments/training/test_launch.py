@@ -1,0 +1,60 @@
+"""What a run is, and when two are the same."""
+
+import dataclasses
+
+import pytest
+
+from pairgrad.experiments.runs import RunDirectory, RunMismatch
+from pairgrad.experiments.training import launch
+from pairgrad.experiments.training.launch import load_data
+from tests.experiments.training.small import arm, digits, opened, recipe
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 2}, "seed: 1 there, 2 given"),
+        ({"realization": "original"}, 'realization: "arfr" there, "original" given'),
+        ({"recipe": recipe("patt", "epochs=3")}, "recipe.epochs: 2 there, 3 given"),
+    ],
+)
+def test_another_run_is_refused(change, words, tmp_path):
+    with opened(tmp_path / "run", arm()):
+        pass
+    with pytest.raises(RunMismatch, match=words), opened(tmp_path / "run", dataclasses.replace(arm(), **change)):
+        pass
+
+
+def test_other_data_are_refused(tmp_path):
+    (tmp_path / "root").mkdir()
+    facts = arm().facts(digits())
+    first = digits().class_counts[0]
+    fewer = arm().facts(dataclasses.replace(digits(), class_counts=(first - 1, *digits().class_counts[1:])))
+    with RunDirectory.create(tmp_path / "run", facts) as run:
+        assert run.differences(facts) == ()
+        (line,) = run.differences(fewer)
+        assert line.startswith("data.class_counts: [117, 71")
+        assert "[116, 71" in line
+
+
+def test_another_number_of_processes_is_another_run(tmp_path):
+    """Batch normalisation has the statistics of each process's own part."""
+    with RunDirectory.create(tmp_path / "run", arm().facts(digits(), 2)):
+        pass
+    with pytest.raises(RunMismatch, match="processes: 2 there, 1 given"), opened(tmp_path / "run", arm()):
+        pass
+
+
+def test_the_files_of_a_run_are_among_its_facts():
+    from pairgrad.experiments.data.files import FileFact
+
+    fact = FileFact("cifar/train", 3, "abc")
+    facts = arm().facts(dataclasses.replace(digits(), files=(fact,)))
+    assert facts["data"]["files"] == [{"path": "cifar/train", "size": 3, "md5": "abc"}]
+
+
+def test_data_are_loaded_as_the_recipe_says(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(launch, "load_benchmark", lambda *names, **options: asked.update(options, names=names))
+    load_data(recipe("patt", "data.imbalance=7", "data.rule=shuffled"), "root", verify=False)
+    assert asked == {"names": ("digits-lt", "root"), "imbalance": 7.0, "rule": "shuffled", "outliers": None, "verify": False}
