@@ -203,6 +203,11 @@ def test_what_cannot_be_set(setting: str, sentence: str) -> None:
         (
             "proco-cifar10-lt-if10",
             ["outlier_batch_size=64"],
+            r"outlier_batch_size must be 0 for ProCo, whose loss has no term for outliers, got 64",
+        ),
+        (
+            "digits-lt",
+            ["views.outliers=none"],
             r"outlier_batch_size must be 0 while views\.outliers is none, got 64: name the pipeline of outliers too",
         ),
     ],

@@ -15,6 +15,7 @@ from pairgrad.certificates.learning import LearningCertificate, certify_step
 from pairgrad.cli import figures, tables
 from pairgrad.cli.output import prepare, report
 from pairgrad.cli.progress import shown_progress
+from pairgrad.cli.streams import Streams
 from pairgrad.experiments.catalogue import FIGURES, TABLES
 from pairgrad.experiments.evaluation import Trained, evaluate_run
 from pairgrad.experiments.figures.style import pyplot
@@ -36,7 +37,7 @@ def run(output: Path, epochs: int | None = None) -> None:
     flint()  # what is missing is said before anything is computed
     pyplot()
     prepare(output)
-    console = Console()
+    console = Streams("pairgrad demo").out
     _two_slopes(console)
     _three_arms(console)
     _audits(console)

@@ -88,7 +88,13 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         directory = stack.enter_context(run_directory(path, arm, benchmark, device, process))
         trainer = make_trainer(arm, benchmark, device, process, request.workers)
         tell(console, Text(f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}"))
-        for sentence in (*benchmark.notes, *filter(None, [directory.warning]), *_changes(directory, device)):
+        for sentence in (
+            *arm.recipe.notes,
+            *_rates(arm.recipe),
+            *benchmark.notes,
+            *filter(None, [directory.warning]),
+            *_changes(directory, device),
+        ):
             tell(console, Text(f"note: {sentence}", style="dim"))
         writer = _writer(path, stack) if request.tensorboard and process.first else None
         watcher = stack.enter_context(_observer(request, console, process))
@@ -119,6 +125,15 @@ def _ended(outcome: Outcome, path: Path, again: str, console: Console) -> int:
         return 0
     tell(console, Text(f"stopped after update {outcome.step} ({outcome.reason}), everything is in {path}: {again}"))
     return 0 if outcome.reason.startswith("--stop-at") else INTERRUPTED
+
+
+def _rates(recipe: Recipe) -> Iterator[str]:
+    """Milestones that a shorter run never reaches."""
+    late = [milestone for milestone in recipe.schedule.milestones if milestone >= recipe.epochs]
+    if recipe.schedule.kind == "steps" and late:
+        yield (
+            f"the learning rate would fall at epoch {', '.join(map(str, late))}, and the run has {recipe.epochs}: --set schedule.milestones=... moves that"
+        )
 
 
 def _curve(trainer: Any) -> dict[str, float]:
@@ -235,7 +250,7 @@ def _show_data(console: Console, benchmark: Benchmark, recipe: Recipe) -> None:
         table.add_row(f"OOD: {source.name}", str(len(source.images)), pipeline(views.test).describe())
     console.print(table)
     console.print(Text(f"images per class: {', '.join(map(str, benchmark.class_counts))}"))
-    for note in benchmark.notes:
+    for note in (*recipe.notes, *_rates(recipe), *benchmark.notes):
         console.print(Text(f"note: {note}"))
 
 

@@ -56,7 +56,9 @@ def as_data(recipe: Recipe) -> dict[str, Any]:
 
 def from_data(data: Mapping[str, Any]) -> Recipe:
     """The recipe of a run record; a SettingError if it is none that this version of pairgrad could have written."""
-    return _consistent(_from_data(Recipe, data, ""))
+    known = RECIPES.get(data.get("name", "")) if isinstance(data, Mapping) else None
+    words = {"summary": known.summary if known else "", "notes": list(known.notes) if known else []}
+    return _consistent(_from_data(Recipe, {**words, **data} if isinstance(data, Mapping) else data, ""))
 
 
 def _leaves(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:

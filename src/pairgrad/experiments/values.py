@@ -80,6 +80,8 @@ def contradiction(recipe: Recipe) -> str:
             return f"views.{view} must be a pipeline for images of {channels} channel{'s' if channels > 1 else ''}, which {data.benchmark} has, got {name!r}"
     if optimizer.name == "sgd" and optimizer.nesterov and not optimizer.momentum:
         return "optimizer.nesterov must be false where optimizer.momentum is 0"
+    if recipe.outlier_batch_size and recipe.loss.method == "proco":
+        return f"outlier_batch_size must be 0 for ProCo, whose loss has no term for outliers, got {recipe.outlier_batch_size}"
     if recipe.outlier_batch_size and recipe.views.outliers is None:
         return (
             f"outlier_batch_size must be 0 while views.outliers is none, got {recipe.outlier_batch_size}: name the pipeline of outliers too"

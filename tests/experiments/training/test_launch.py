@@ -6,7 +6,7 @@ import pytest
 
 from pairgrad.experiments.runs import RunDirectory, RunMismatch
 from pairgrad.experiments.training import launch
-from pairgrad.experiments.training.launch import load_data
+from pairgrad.experiments.training.launch import Arm, load_data, run_directory
 from tests.experiments.training.small import arm, digits, opened, recipe
 
 
@@ -45,12 +45,25 @@ def test_another_number_of_processes_is_another_run(tmp_path):
         pass
 
 
-def test_the_files_of_a_run_are_among_its_facts():
-    from pairgrad.experiments.data.files import FileFact
+def test_what_is_trained_on_is_among_the_facts_and_what_it_is_tested_on_is_not():
+    plain = arm().facts(digits())
+    fewer = dataclasses.replace(digits(), ood=(), notes=("a source is missing",), files=(), test=digits().test.subset(range(10)))
+    assert arm().facts(fewer) == plain
+    assert Arm(dataclasses.replace(arm().recipe, summary="in other words", notes=("said",)), "arfr", 1).facts(digits()) == plain
+    train = digits().train
+    darker = dataclasses.replace(train, images=train.images // 2)
+    assert arm().facts(dataclasses.replace(digits(), train=darker)) != plain
+    swapped = dataclasses.replace(train, labels=train.labels.flip(0))
+    assert arm().facts(dataclasses.replace(digits(), train=swapped)) != plain
+    others = digits().outliers.subset(range(4000))
+    assert arm().facts(dataclasses.replace(digits(), outliers=others)) != plain
+    assert arm("proco").facts(dataclasses.replace(digits(), outliers=others)) == arm("proco").facts(digits())  # it has no use for them
 
-    fact = FileFact("cifar/train", 3, "abc")
-    facts = arm().facts(dataclasses.replace(digits(), files=(fact,)))
-    assert facts["data"]["files"] == [{"path": "cifar/train", "size": 3, "md5": "abc"}]
+
+def test_the_files_that_were_found_are_kept(tmp_path):
+    with run_directory(tmp_path / "run", arm(), digits()) as run:
+        assert run.environment["data"]["files"] == [dataclasses.asdict(fact) for fact in digits().files]
+        assert run.environment["data"]["notes"] == list(digits().notes)
 
 
 def test_data_are_loaded_as_the_recipe_says(monkeypatch):

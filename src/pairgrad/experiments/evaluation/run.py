@@ -47,7 +47,7 @@ class Trained:
         run = RunDirectory.open(path)
         facts = run.facts
         match facts:
-            case {"recipe": dict(), "realization": str(), "seed": int(), "data": {"class_counts": list(), "files": list()}}:
+            case {"recipe": dict(), "realization": str(), "seed": int(), "data": {"class_counts": list()}}:
                 recipe = from_data(facts["recipe"])
             case _:
                 raise RunError(f"{run.run_path} does not say which recipe was trained, on what: is it of pairgrad train?")
@@ -70,7 +70,7 @@ class Trained:
 
     def changed_files(self, benchmark: Benchmark) -> tuple[str, ...]:
         """A sentence for each file that is not what it was when the run began."""
-        before = {fact["path"]: fact["md5"] for fact in self.run.facts["data"]["files"]}
+        before = {fact["path"]: fact["md5"] for fact in self.run.environment.get("data", {}).get("files", [])}
         return tuple(
             f"{fact.path} is not the file it was when the run began: md5 {fact.md5}, then {before[fact.path]}"
             for fact in benchmark.files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from typing import Any
 
 import torch
 
-from pairgrad.experiments.data import Benchmark, load_benchmark
+from pairgrad.experiments.data import ArrayImages, Benchmark, FileImages, Images, load_benchmark
 from pairgrad.experiments.recipes import Recipe
 from pairgrad.experiments.runs import RunDirectory, environment
 from pairgrad.experiments.settings import as_data
 from pairgrad.experiments.training.process import Process
 from pairgrad.experiments.training.trainer import Trainer
+
+_HASHED = 1000
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,33 @@ class Arm:
         return f"{self.recipe.name}-{self.realization}-seed{self.seed}"
 
     def facts(self, benchmark: Benchmark, processes: int = 1) -> dict[str, Any]:
-        """What the run is: two runs of equal facts end with equal weights."""
+        """What the run is: two runs of equal facts end with equal weights. Test images and wording are not among them."""
         return {
-            "recipe": as_data(self.recipe),
+            "recipe": {key: value for key, value in as_data(self.recipe).items() if key not in ("summary", "notes")},
             "realization": self.realization,
             "seed": self.seed,
             "processes": processes,  # batch normalisation has the statistics of each one's part
             "data": {
                 "class_counts": list(benchmark.class_counts),
-                "notes": list(benchmark.notes),
-                "files": [asdict(fact) for fact in benchmark.files],
+                "train": _fingerprint(benchmark.train),
+                "outliers": _fingerprint(benchmark.outliers) if self.recipe.outlier_batch_size else None,
             },
         }
+
+
+def _fingerprint(images: Images | None) -> str | None:
+    """A hash of the labels and of the paths of files, or of a thousand images evenly spread over an array."""
+    if images is None:
+        return None
+    digest = hashlib.sha256(str(len(images)).encode())
+    if images.labels is not None:
+        digest.update(images.labels.numpy().tobytes())
+    if isinstance(images, FileImages):
+        digest.update("\n".join(map(str, images.paths)).encode())
+    elif isinstance(images, ArrayImages):
+        chosen = torch.linspace(0, len(images) - 1, min(len(images), _HASHED)).round().long()
+        digest.update(images.batch(chosen).contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def load_data(recipe: Recipe, root: str | os.PathLike[str] | None, *, verify: bool = True) -> Benchmark:
@@ -65,7 +83,8 @@ def run_directory(
     """The directory of an arm, locked by the first process and open for reading in the others."""
     process = Process() if process is None else process
     if process.first:
-        with RunDirectory.create(path, arm.facts(benchmark, process.world), environment(device)) as run:
+        found = {"notes": list(benchmark.notes), "files": [asdict(fact) for fact in benchmark.files]}
+        with RunDirectory.create(path, arm.facts(benchmark, process.world), {**environment(device), "data": found}) as run:
             process.barrier()
             yield run
         return

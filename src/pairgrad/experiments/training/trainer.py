@@ -121,7 +121,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward()
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
-        norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        norm = torch.nn.utils.get_total_norm(gradients)
         self._refuse(torch.isfinite(norm), "gradient")
         self.optimizer.step()
         right = (outputs.logits[: len(batch.labels)].argmax(1) == batch.labels).double().mean()
