@@ -161,7 +161,7 @@ def _patt_cifar_cpu(classes: int, imbalance: int) -> Recipe:
     return replace(
         full,
         name=f"{full.name}-cpu",
-        summary=f"The same with a network of a fiftieth of the work, p = 512, and 30 epochs of smaller batches: CIFAR-{classes}-LT on a CPU.",
+        summary=f"The same with a network of a thirtieth of the work, p = 512, and 30 epochs of smaller batches: CIFAR-{classes}-LT on a CPU.",
         model=Model("small32"),
         epochs=30,
         batch_size=64,
