@@ -321,9 +321,10 @@ def test_ctrl_c(undisturbed, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_at_once(tmp_path):
-    first = started(tmp_path, *LONGER)
+    endless = ("--set", "epochs=500")  # the first is still training when the second has loaded torch
+    first = started(tmp_path, *LONGER, *endless)
     wait_for_update(first, tmp_path, 5, LONGER_NAME)
-    second = started(tmp_path, *LONGER)
+    second = started(tmp_path, *LONGER, *endless)
     output, _ = second.communicate(timeout=120)
     assert second.returncode == 2
     assert str(first.pid) in output
