@@ -329,6 +329,11 @@ def certify_step(
             f"loss must compute in the dtype of its bank, {loss.bank.sums.dtype}, got geometry_dtype={loss.geometry_dtype}: the rounding of its plain "
             "scores has not been analysed; give the bank that dtype"
         )
+    if loss.scalar_dtype not in (None, loss.bank.sums.dtype):
+        raise ValueError(
+            f"loss must compute its potential in the dtype of its bank, {loss.bank.sums.dtype}, got scalar_dtype={loss.scalar_dtype}: the rounding of "
+            "mixed scores has not been analysed"
+        )
     raw = loss.stacked_views(features).detach()
     bank, states, seen = copy.deepcopy(loss.bank), [], loss.scaled(raw)
     for view in seen:

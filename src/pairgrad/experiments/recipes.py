@@ -53,6 +53,7 @@ class Loss:
     memory: of the class bank: `"cumulative"` or `"two-epochs"`.
     cap: the largest concentration.
     geometry: `"expanded"`, through (B, K, p) tensors as the public code and the paper, or `"factorised"`.
+    scalars: dtype of the potential: `"float64"`, as the paper in all arms, or `"float32"`, that of the geometry.
     """
 
     method: str
@@ -66,6 +67,7 @@ class Loss:
     memory: str = "cumulative"
     cap: float = 1e5
     geometry: str = "expanded"
+    scalars: str = "float64"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pairgrad.losses.patt import PRESETS
 from pairgrad.sphere.bank import MEMORIES
 from pairgrad.sphere.geometry import GEOMETRIES
 
+SCALARS = ("float32", "float64")
 METHODS = ("patt", "proco")
 OPTIMIZERS = ("adam", "sgd")
 SCHEDULES = ("cosine", "late-cosine", "steps", "constant")
@@ -35,6 +36,7 @@ CHOICES: Mapping[str, Callable[[], tuple[str, ...]]] = {
     "loss.benchmark": lambda: tuple(dict.fromkeys(benchmark for _, benchmark in PRESETS)),
     "loss.memory": lambda: MEMORIES,
     "loss.geometry": lambda: GEOMETRIES,
+    "loss.scalars": lambda: SCALARS,
     "optimizer.name": lambda: OPTIMIZERS,
     "schedule.kind": lambda: SCHEDULES,
     **{f"views.{view}": _pipelines for view in VIEWS},

@@ -15,7 +15,7 @@ from pairgrad.losses import fused
 from pairgrad.losses.adjust import log_prior as log_prior_of
 from pairgrad.losses.cross_entropy import given, is_transformed, longest, vmf_cross_entropy
 from pairgrad.losses.reduction import check_reduction, reduce
-from pairgrad.losses.scores import check_temperature, full_precision, plain_scores, resolve, vmf_scores
+from pairgrad.losses.scores import check_temperature, checked_scalars, full_precision, plain_scores, resolve, vmf_scores
 from pairgrad.losses.views import cross_entropy_of_views, every_state
 from pairgrad.potentials import Potential
 from pairgrad.sphere.bank import ClassBank, Touched
@@ -45,6 +45,8 @@ class BankLoss(nn.Module):
         score: `"after-update"`, as the hosts do, or `"before-update"`, against a bank that has not seen the view.
         geometry: `"factorised"` (fused) or `"expanded"`, through (B, K, p) tensors, as the public code.
         geometry_dtype: compute scores and loss in this dtype; None: in that of the bank.
+        scalar_dtype: compute the potential in this dtype, between radii and scores in that of the geometry, as the paper's training does with torch.float64;
+            None: in that of the geometry. Where the two differ, the plain path is taken.
         reduction: `"mean"`, `"sum"` or `"none"` (one loss per view and sample, (V, B)).
         compile: run the step (update, scores, loss, gradient) through `torch.compile`, once per shape of the batch. With `"reduce-overhead"`, or another
             mode of torch.compile, in that mode.
@@ -66,6 +68,7 @@ class BankLoss(nn.Module):
         score: str = "after-update",
         geometry: str = "factorised",
         geometry_dtype: torch.dtype | None = None,
+        scalar_dtype: torch.dtype | None = None,
         reduction: str = "mean",
         compile: bool | str = False,
         **bank: Any,
@@ -81,6 +84,7 @@ class BankLoss(nn.Module):
         self.score = one_of("score", score, SCORING)
         self.geometry = one_of("geometry", geometry, GEOMETRIES)
         self.geometry_dtype = geometry_dtype
+        self.scalar_dtype = checked_scalars(scalar_dtype)
         self.reduction = check_reduction(reduction)
         self.prior_strength = float(prior_strength)
         self._spread = 0.0
@@ -118,29 +122,39 @@ class BankLoss(nn.Module):
             dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
             views = views.to(self.bank.sums.dtype)
             self.bank.refresh()
-            if self.geometry == "expanded" or dtype != self.bank.sums.dtype or is_transformed(views):
+            if self._plain_only(dtype) or is_transformed(views):
                 loss = reduce(self._plain(views, labels, dtype), reduction)
             else:
                 loss = self._fused(views, labels, reduction)
             self.bank.settle()
         return loss
 
+    def _plain_only(self, dtype: torch.dtype) -> bool:
+        return self.geometry == "expanded" or dtype != self.bank.sums.dtype or self.scalar_dtype not in (None, dtype)
+
     def soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
         """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated."""
         if self.normalize and isinstance(features, torch.Tensor):
             features = self.scaled(features)
-        options = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype, "validate": self.bank.validate}
         state = _Snapshot(self.bank)
         return vmf_cross_entropy(
-            features, probabilities, state, self.temperature, self.log_prior, self.reduction, self.potential, **options
+            features, probabilities, state, self.temperature, self.log_prior, self.reduction, self.potential, **self._computed()
         )
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features."""
         if self.normalize and isinstance(features, torch.Tensor):
             features = self.scaled(features)
-        geometry = {"geometry": self.geometry, "geometry_dtype": self.geometry_dtype}
-        return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **geometry, validate=self.bank.validate)
+        return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **self._computed())
+
+    def _computed(self) -> dict[str, Any]:
+        """How scores and losses are to be computed, as keyword arguments of the functions that do it."""
+        return {
+            "geometry": self.geometry,
+            "geometry_dtype": self.geometry_dtype,
+            "scalar_dtype": self.scalar_dtype,
+            "validate": self.bank.validate,
+        }
 
     # Fused ------------------------------------------------------------------------------------------------------------
 
@@ -217,7 +231,7 @@ class BankLoss(nn.Module):
         return torch.stack(rows)
 
     def _plain_rows(self, view: torch.Tensor, labels: torch.Tensor, classes: Classes, dtype: torch.dtype) -> torch.Tensor:
-        logits = plain_scores(view, classes, self.temperature, self.potential, self.geometry, dtype)
+        logits = plain_scores(view, classes, self.temperature, self.potential, self.geometry, dtype, self.scalar_dtype)
         if self.log_prior is not None:
             logits = logits + self.log_prior.to(dtype)
         return functional.cross_entropy(logits, labels, reduction="none")

@@ -15,6 +15,7 @@ from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import (
     State,
     check_temperature,
+    checked_scalars,
     checked_state,
     full_precision,
     plain_scores,
@@ -44,6 +45,7 @@ def vmf_cross_entropy(
     label_smoothing: float = 0.0,
     geometry: str = "factorised",
     geometry_dtype: torch.dtype | None = None,
+    scalar_dtype: torch.dtype | None = None,
     max_norm: float | None = None,
     tile: int | None = None,
     validate: bool | None = None,
@@ -67,6 +69,7 @@ def vmf_cross_entropy(
         realization: of the potential, by name or as a `Potential`; the feature gradient is the one it supplies.
         geometry: `"factorised"` (fused) or `"expanded"`, through a (B, K, p) tensor.
         geometry_dtype: compute and return in this dtype; None: in that of the features.
+        scalar_dtype: of the potential alone, as in `vmf_scores`; where it differs from that of the geometry, the plain scores are formed.
         max_norm: a bound on the length of the features, if you know one: it spares the running maximum and the logarithms. Found by itself on the CPU.
         tile: classes per tile; None chooses.
         validate: check values on every device (True), on the CPU (None) or nowhere (False).
@@ -92,6 +95,7 @@ def vmf_cross_entropy(
         raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
     labels = _checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
     dtype = working_dtype(features, classes, geometry_dtype)
+    scalars = checked_scalars(scalar_dtype)
     log_prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
     weight = checked_per_class("weight", weight, state.num_classes, classes.rows, dtype)
 
@@ -100,8 +104,9 @@ def vmf_cross_entropy(
         needs_state = any(isinstance(t, torch.Tensor) and t.requires_grad for t in learned) and torch.is_grad_enabled()
         transformed = any(isinstance(t, torch.Tensor) and is_transformed(t) for t in [features, *learned])
         targets = Targets.of(labels, weight, ignore_index, label_smoothing, state.num_classes, dtype)
-        if geometry == "expanded" or transformed or (needs_state and torch.compiler.is_compiling()):
-            scores = plain_scores(features, classes, temperature, pot, geometry, dtype)
+        plain = geometry == "expanded" or scalars not in (None, dtype)
+        if plain or transformed or (needs_state and torch.compiler.is_compiling()):
+            scores = plain_scores(features, classes, temperature, pot, geometry, dtype, scalars)
             rows = targets.losses(scores if log_prior is None else scores + log_prior)
             return reduce(rows, reduction, targets.share.sum())
         job = _Job(pot, targets, dtype, isinstance(state, ClassState))

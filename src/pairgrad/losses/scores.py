@@ -33,6 +33,7 @@ def vmf_scores(
     geometry: str = "factorised",
     *,
     geometry_dtype: torch.dtype | None = None,
+    scalar_dtype: torch.dtype | None = None,
     validate: bool | None = None,
 ) -> torch.Tensor:
     r"""Scores \(q_j(f) = \Phi_\nu(r_j) - \Phi_\nu(\kappa_j)\), \(r_j = \lVert\kappa_j\mu_j + f/\tau\rVert\) (eqs. patt-score-def, exact-score).
@@ -47,6 +48,8 @@ def vmf_scores(
         realization: how the potential is computed, by name or as a `Potential`.
         geometry: `"factorised"`, one matrix product; or `"expanded"`, through a (B, K, p) tensor, as in the public code.
         geometry_dtype: compute and return in this dtype, e.g. torch.float64; None: in that of the features.
+        scalar_dtype: of the potential alone, between radii and scores in the dtype of the geometry; None: the same. The paper trains with float32 geometry
+            and float64 scalars.
         validate: check values on every device (True), on the CPU (None) or nowhere (False).
 
     Returns:
@@ -67,12 +70,18 @@ def vmf_scores(
     dtype = working_dtype(features, classes, geometry_dtype)
     with full_precision(features.device.type):
         flat = features.reshape(-1, state.dim)
-        scores = plain_scores(flat, classes, temperature, pot, geometry, dtype)
+        scores = plain_scores(flat, classes, temperature, pot, geometry, dtype, checked_scalars(scalar_dtype))
     return scores.reshape(*features.shape[:-1], state.num_classes)
 
 
 def plain_scores(
-    features: torch.Tensor, classes: Classes, temperature: Temperature, pot: Potential, geometry: str, dtype: torch.dtype
+    features: torch.Tensor,
+    classes: Classes,
+    temperature: Temperature,
+    pot: Potential,
+    geometry: str,
+    dtype: torch.dtype,
+    scalar_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """`vmf_scores` of checked arguments, (B, p) -> (B, K), in operations that autograd and torch.func follow."""
     features = features.to(dtype)
@@ -80,8 +89,12 @@ def plain_scores(
     if isinstance(temperature, torch.Tensor):
         temperature = temperature.to(dtype)
     if geometry == "expanded":
-        return pot.difference(classes.concentration, expanded_radius(features, classes, temperature))
-    return pot.increment(classes.concentration, squared_increment(features, classes, temperature))
+        scores, reached = pot.difference, expanded_radius(features, classes, temperature)
+    else:
+        scores, reached = pot.increment, squared_increment(features, classes, temperature)
+    if scalar_dtype is None:
+        return scores(classes.concentration, reached)
+    return scores(classes.concentration.to(scalar_dtype), reached.to(scalar_dtype)).to(dtype)
 
 
 def resolve(realization: str | Potential, dim: int) -> Potential:
@@ -121,6 +134,12 @@ def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torc
         return geometry_dtype
     dtype = torch.promote_types(features.dtype, classes.rows.dtype) if features.dtype not in HALF_DTYPES else classes.rows.dtype
     return torch.float32 if dtype in HALF_DTYPES else dtype
+
+
+def checked_scalars(scalar_dtype: torch.dtype | None) -> torch.dtype | None:
+    if scalar_dtype not in (None, torch.float32, torch.float64):
+        raise TypeError(f"scalar_dtype must be None, torch.float32 or torch.float64, got {describe(scalar_dtype)}")
+    return scalar_dtype
 
 
 def full_precision(device_type: str) -> AbstractContextManager[Any]:

@@ -40,7 +40,15 @@ def test_patt_is_pattloss():
     features, logits, labels = batch("patt")
     subject = objective("patt")
     terms = subject(outputs(features, logits), labels)
-    loss = pg.PATTLoss(CLASSES, DIM, class_counts=COUNTS, realization="arfr", geometry="expanded", generator=generator(1, "bank"))
+    loss = pg.PATTLoss(
+        CLASSES,
+        DIM,
+        class_counts=COUNTS,
+        realization="arfr",
+        geometry="expanded",
+        scalar_dtype=torch.float64,
+        generator=generator(1, "bank"),
+    )
     views = torch.stack((features[SIZE : 2 * SIZE], features[2 * SIZE : 3 * SIZE]))
     expected = loss.terms(views, labels, logits[:SIZE], logits[3 * SIZE :])
     assert torch.equal(terms.total, expected.total)
@@ -60,6 +68,7 @@ def test_proco_is_procoloss_with_two_memories():
         class_counts=COUNTS,
         realization="arfr",
         geometry="expanded",
+        scalar_dtype=torch.float64,
         normalize=False,
         memory="two-epochs",
         generator=generator(1, "bank"),

@@ -53,6 +53,7 @@ class Objective(nn.Module):
             "temperature": settings.temperature,
             "realization": realization,
             "geometry": settings.geometry,
+            "scalar_dtype": getattr(torch, settings.scalars),
             "memory": settings.memory,
             "cap": settings.cap,
             "generator": generator(seed, "bank"),
