@@ -13,6 +13,7 @@ import pytest
 from pairgrad.experiments.catalogue import FIGURES, TABLES, UnknownName, chosen
 from pairgrad.experiments.figures import complexity as complexity_figure
 from pairgrad.experiments.figures import theoretical_field
+from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
@@ -21,7 +22,7 @@ from .finite import finite_start, relative_defect
 def counted(name: str) -> Table:
     """The data of a figure, made with as many ticks as announced."""
     ticks: list[None] = []
-    table = FIGURES[name].data(lambda: ticks.append(None))
+    table = FIGURES[name].table(lambda: ticks.append(None), Records())
     assert len(ticks) == FIGURES[name].steps
     assert table.name == name
     return table
@@ -185,7 +186,7 @@ def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table, plan
     elif name == "complexity-certificate":
         table = complexity_figure.data(dimensions=(64, 128), elements=64, repeats=1)
     else:
-        table = FIGURES[name].data(lambda: None)
+        table = FIGURES[name].table(lambda: None, Records())
     paths = FIGURES[name].save(table, tmp_path)
     assert [path.name for path in paths] == [f"{name}.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")]
     svg, png, pdf, data, page = paths

@@ -31,10 +31,11 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 def _explained(command: str, output: Path | None = None, reads: Path | None = None) -> Iterator[None]:
     """Missing extras, unknown names, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback."""
     from pairgrad.experiments.catalogue import UnknownName
+    from pairgrad.experiments.records import RecordError
 
     try:
         yield
-    except (ImportError, UnknownName) as error:
+    except (ImportError, UnknownName, RecordError) as error:
         typer.echo(f"pairgrad {command}: {error}", err=True)
         raise typer.Exit(2) from None
     except OSError as error:
@@ -62,28 +63,36 @@ def demo(
             raise typer.Exit(130) from None
 
 
+_Records = Annotated[
+    Path | None,
+    typer.Option("--records", help="Directory of records to read, instead of those behind the documentation.", show_default=False),
+]
+
+
 @app.command()
 def tables(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the CSV and Markdown files.")] = Path("pairgrad-tables"),
     only: Annotated[list[str] | None, typer.Option("--only", help="Name of a table; repeat for several.", metavar="NAME")] = None,
+    records: _Records = None,
 ) -> None:
-    """Recompute the paper's tables and set the published numbers beside them."""
+    """Make the paper's tables, from records or computed on the spot, and set the published numbers beside them."""
     with _explained("tables", output):
         from pairgrad.cli.tables import run
 
-        run(output, only)
+        run(output, only, records)
 
 
 @app.command()
 def figures(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the pictures and their data.")] = Path("pairgrad-figures"),
     only: Annotated[list[str] | None, typer.Option("--only", help="Name of a figure; repeat for several.", metavar="NAME")] = None,
+    records: _Records = None,
 ) -> None:
-    """Draw the paper's numerical figures anew, as SVG, PNG and PDF, each with its data and its caption."""
+    """Draw the paper's figures anew, from records or computed on the spot, as SVG, PNG and PDF, each with its data and its caption."""
     with _explained("figures", output):
         from pairgrad.cli.figures import run
 
-        run(output, only)
+        run(output, only, records)
 
 
 @app.command()

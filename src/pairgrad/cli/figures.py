@@ -8,25 +8,36 @@ from pathlib import Path
 from rich.console import Console
 
 from pairgrad.cli.output import prepare, report
-from pairgrad.cli.show import progress
-from pairgrad.experiments.catalogue import FIGURES, FigureRecipe, chosen
+from pairgrad.cli.show import progress, say_not_run
+from pairgrad.experiments.catalogue import FIGURES, FigureRecipe, RecordedFigure, chosen
 from pairgrad.experiments.figures.style import pyplot
+from pairgrad.experiments.not_run import NotRun
+from pairgrad.experiments.records import Records
+from pairgrad.experiments.writers import write_not_run
 
 
-def run(output: Path, only: Iterable[str] | None = None) -> None:
+def run(output: Path, only: Iterable[str] | None = None, records: Path | None = None) -> None:
     """Draw the figures of those names; each with its data and its caption."""
     recipes = chosen(FIGURES, only, "figure")
     console = Console()
-    report(console, make(console, recipes, output))
+    report(console, make(console, recipes, output, Records(records)))
 
 
-def make(console: Console, recipes: Mapping[str, FigureRecipe], output: Path) -> list[Path]:
-    """Compute and draw, one figure after the other."""
+def make(
+    console: Console, recipes: Mapping[str, FigureRecipe | RecordedFigure], output: Path, records: Records | None = None
+) -> list[Path]:
+    """Compute or read, and draw, one figure after the other."""
     pyplot()  # if matplotlib is missing, say so before anything is computed
     prepare(output)
+    records = Records() if records is None else records
     paths = []
     for name, recipe in recipes.items():
-        with progress(console, name, recipe.steps) as tick:
-            table = recipe.data(tick)
+        try:
+            with progress(console, name, recipe.steps) as tick:
+                table = recipe.table(tick, records)
+        except NotRun as missing:
+            say_not_run(console, missing)
+            paths += write_not_run(missing, name, output)
+            continue
         paths += recipe.save(table, output)
     return paths

@@ -12,10 +12,20 @@ from rich.progress import Progress
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from pairgrad.experiments.not_run import NotRun
 from pairgrad.experiments.table import Column, Table, Tick
 from pairgrad.experiments.writers import is_words
 
 _WORDS_WIDTH = 36  # of a column of words, which may be folded; numbers never are
+
+
+def say_not_run(console: Console, missing: NotRun) -> None:
+    """What there is no record of, and how to get one."""
+    console.print(Text(missing.title, style="bold"))
+    console.print(Text(f"Not run. {missing.needs + '. ' if missing.needs else ''}In the paper: {missing.label}. To run it:"))
+    for command in missing.commands:
+        console.print(Text(f"  {command}"), soft_wrap=True)
+    console.print()
 
 
 def show(console: Console, table: Table) -> None:

@@ -8,25 +8,33 @@ from pathlib import Path
 from rich.console import Console
 
 from pairgrad.cli.output import prepare, report
-from pairgrad.cli.show import progress, show
-from pairgrad.experiments.catalogue import TABLES, TableRecipe, chosen
-from pairgrad.experiments.writers import write
+from pairgrad.cli.show import progress, say_not_run, show
+from pairgrad.experiments.catalogue import TABLES, RecordedTable, TableRecipe, chosen
+from pairgrad.experiments.not_run import NotRun
+from pairgrad.experiments.records import Records
+from pairgrad.experiments.writers import write, write_not_run
 
 
-def run(output: Path, only: Iterable[str] | None = None) -> None:
+def run(output: Path, only: Iterable[str] | None = None, records: Path | None = None) -> None:
     """Print the tables of those names and write each as CSV and Markdown."""
     recipes = chosen(TABLES, only, "table")
     console = Console()
-    report(console, make(console, recipes, output))
+    report(console, make(console, recipes, output, Records(records)))
 
 
-def make(console: Console, recipes: Mapping[str, TableRecipe], output: Path) -> list[Path]:
-    """Compute, print and write, one table after the other: what is done stays if a later one fails."""
+def make(console: Console, recipes: Mapping[str, TableRecipe | RecordedTable], output: Path, records: Records | None = None) -> list[Path]:
+    """Compute or read, print and write, one table after the other: what is done stays if a later one fails."""
     prepare(output)
+    records = Records() if records is None else records
     paths = []
     for name, recipe in recipes.items():
-        with progress(console, name, recipe.steps) as tick:
-            table = recipe.make(tick)
+        try:
+            with progress(console, name, recipe.steps) as tick:
+                table = recipe.table(tick, records)
+        except NotRun as missing:
+            say_not_run(console, missing)
+            paths += write_not_run(missing, name, output)
+            continue
         show(console, table)
         paths += write(table, output)
     return paths

@@ -21,6 +21,7 @@ from pairgrad.experiments.figures import (
 )
 from pairgrad.experiments.figures import complexity as complexity_figure
 from pairgrad.experiments.published import DIMENSIONS
+from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table, Tick
 
 Item = TypeVar("Item")
@@ -37,27 +38,59 @@ class TableRecipe:
     steps: int
     make: Callable[[Tick], Table]
 
+    def table(self, tick: Tick, records: Records) -> Table:
+        return self.make(tick)
+
 
 @dataclass(frozen=True)
-class FigureRecipe:
-    """`data` computes what is drawn and calls its argument `steps` times; `draw` draws nothing but that."""
+class RecordedTable:
+    """`read` makes the table from records, in a moment; it raises `NotRun` where these are not there."""
 
-    steps: int
-    data: Callable[[Tick], Table]
+    read: Callable[[Records], Table]
+    steps: int = 1
+
+    def table(self, tick: Tick, records: Records) -> Table:
+        table = self.read(records)
+        tick()
+        return table
+
+
+@dataclass(frozen=True)
+class FigureRecipe(TableRecipe):
+    """`make` computes what is drawn; `draw` draws nothing but that."""
+
     draw: Callable[[Any, Table], Any]
 
     def save(self, table: Table, directory: Path) -> list[Path]:
-        """Draw the figure and write its files."""
-        plt = style.pyplot()
-        with plt.rc_context(style.SETTINGS):
-            figure = self.draw(plt, table)
-            try:
-                return style.save(figure, table, directory)
-            finally:
-                plt.close(figure)
+        return _save(self.draw, table, directory)
 
 
-TABLES: Mapping[str, TableRecipe] = {
+@dataclass(frozen=True)
+class RecordedFigure:
+    """`read` makes from records what is drawn; `draw` draws nothing but that."""
+
+    read: Callable[[Records], Table]
+    draw: Callable[[Any, Table], Any]
+    steps: int = 1
+
+    table = RecordedTable.table
+
+    def save(self, table: Table, directory: Path) -> list[Path]:
+        return _save(self.draw, table, directory)
+
+
+def _save(draw: Callable[[Any, Table], Any], table: Table, directory: Path) -> list[Path]:
+    """Draw a figure and write its files."""
+    plt = style.pyplot()
+    with plt.rc_context(style.SETTINGS):
+        figure = draw(plt, table)
+        try:
+            return style.save(figure, table, directory)
+        finally:
+            plt.close(figure)
+
+
+TABLES: Mapping[str, TableRecipe | RecordedTable] = {
     "ratio-fidelity": TableRecipe(len(DIMENSIONS), fidelity.ratio_fidelity),
     "difference-fidelity": TableRecipe(len(DIMENSIONS), fidelity.difference_fidelity),
     "parity": TableRecipe(4, parity.parity),
@@ -71,7 +104,7 @@ TABLES: Mapping[str, TableRecipe] = {
     "class-count": TableRecipe(len(class_count.COUNTS) * len(class_count.PRIOR_RATIOS), class_count.class_count),
 }
 
-FIGURES: Mapping[str, FigureRecipe] = {
+FIGURES: Mapping[str, FigureRecipe | RecordedFigure] = {
     "value-and-slope": FigureRecipe(1, value_and_slope.data, value_and_slope.draw),
     "cubic-decay": FigureRecipe(len(DIMENSIONS), cubic_decay.data, cubic_decay.draw),
     "concentration-depth": FigureRecipe(

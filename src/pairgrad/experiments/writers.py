@@ -6,6 +6,7 @@ import csv
 import io
 from pathlib import Path
 
+from pairgrad.experiments.not_run import NotRun
 from pairgrad.experiments.table import Cell, Table
 from pairgrad.ground.files import write_atomically
 
@@ -57,6 +58,11 @@ def write(table: Table, directory: Path) -> list[Path]:
         write_atomically(stem.with_suffix(".csv"), to_csv(table)),
         write_atomically(stem.with_suffix(".md"), to_markdown(table)),
     ]
+
+
+def write_not_run(missing: NotRun, name: str, directory: Path) -> list[Path]:
+    """`name`.md in `directory`, which says how to run it."""
+    return [write_atomically(directory / f"{name}.md", missing.to_markdown())]
 
 
 def _line(cells: list[str]) -> str:

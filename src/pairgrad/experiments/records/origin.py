@@ -1,0 +1,48 @@
+"""Where a record comes from, without what belongs to one machine alone: paths, times, names of users."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+_PATHS = {
+    "--data-root": "DATA",
+    "--output": None,
+    "-o": None,
+    "--records": None,
+}  # options whose values are paths, and what stands for them
+
+
+def origin(environment: Mapping[str, Any], command: Sequence[str] | None = None) -> dict[str, Any]:
+    """Versions, device and CPU of a run's environment, and the command as it would be typed elsewhere."""
+    given = list(sys.argv) if command is None else list(command)
+    kept = {key: environment[key] for key in ("versions", "device", "cpu") if key in environment}
+    return {**kept, "command": typed(given)}
+
+
+def typed(command: Sequence[str]) -> str:
+    """A command line with the program's name alone and without absolute paths.
+
+    Examples:
+        >>> typed(["/home/me/.venv/bin/pairgrad", "train", "digits-lt", "--data-root", "/data", "--output", "/tmp/a/runs"])
+        'pairgrad train digits-lt --data-root DATA --output runs'
+    """
+    words = [_program(command[0])] if command else []
+    before = ""
+    for word in command[1:]:
+        if _PATHS.get(before):
+            words.append(str(_PATHS[before]))
+        elif before in _PATHS or PurePath(word).is_absolute():
+            words.append(PurePath(word).name)
+        else:
+            option, equals, value = word.partition("=")
+            words.append(f"{option}={_PATHS[option] or PurePath(value).name}" if equals and option in _PATHS else word)
+        before = word
+    return " ".join(words)
+
+
+def _program(path: str) -> str:
+    name = PurePath(path).name
+    return "pairgrad" if name in ("__main__.py", "pairgrad.exe") else name
