@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-learning bench-distributions bench-mixture bench-peers digits examples sharpness accuracy audit-pages evidence docs clean
+.PHONY: help setup demo test test-all lint format bench bench-learning bench-distributions bench-mixture bench-peers digits examples sharpness accuracy audit-pages evidence report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,9 +105,12 @@ audit-pages: $(SETUP_STAMP)  ## compare the auditor with gradcheck, run it over 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
-evidence: $(SETUP_STAMP)  ## compute the paper's tables and figures anew, for the documentation
-	$(BIN)/pairgrad tables --output docs/evidence
-	$(BIN)/pairgrad figures --output docs/evidence
+evidence: $(SETUP_STAMP)  ## make the paper's tables and figures anew, from records or computed, for the documentation
+	OMP_NUM_THREADS=1 $(BIN)/pairgrad tables --output docs/evidence
+	OMP_NUM_THREADS=1 $(BIN)/pairgrad figures --output docs/evidence
+
+report: $(SETUP_STAMP)  ## show all tables and figures on one page, build/report/index.html
+	OMP_NUM_THREADS=1 $(BIN)/pairgrad report --output build/report $(ARGS)
 
 clean:  ## remove .venv, caches and everything built
 	rm -rf $(VENV) build dist site htmlcov .coverage .pytest_cache .ruff_cache .hypothesis

@@ -55,7 +55,7 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
         assert float(row["arfr_error"]) <= float(row["proven"]) <= float(row["certificate"])
         assert float(row["paired_float64_relative"]) <= 1.2e-15
         assert float(row["paired_float32_relative"]) <= 4e-7
-    tables = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "backward-counterfactual")
+    tables = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "synthetic-counterfactual")
     expected = {f"{name}.{kind}" for name in tables for kind in ("csv", "md")}
     expected |= {f"value-and-slope.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")} | {"runs"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected

@@ -8,6 +8,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.experiments import counterfactual
+from pairgrad.experiments.frozen.view import Backward
 from pairgrad.experiments.frozen_state import frozen_state, in_printed_range
 from pairgrad.experiments.table import Table
 
@@ -17,17 +18,17 @@ from .test_two_class import made
 
 @pytest.fixture(scope="module")
 def changed() -> Table:
-    return made("backward-counterfactual")
+    return made("synthetic-counterfactual")
 
 
 @pytest.fixture(scope="module")
 def audit() -> Table:
-    return made("captured-audit")
+    return made("synthetic-audit")
 
 
 @pytest.fixture(scope="module")
 def precision() -> Table:
-    return made("precision-geometry")
+    return made("synthetic-precision")
 
 
 def test_the_frozen_state_is_what_it_says() -> None:
@@ -150,5 +151,5 @@ def test_precision_and_geometry(precision: Table) -> None:
 
 def test_float32_cells_really_ran_in_float32() -> None:
     frozen = frozen_state().to(torch.float32)
-    run = counterfactual.Backward.of(frozen, 0, "original", "expanded")
+    run = Backward.of(frozen.view(0), "original", "expanded")
     assert run.scores.dtype == run.gradient.dtype == run.loss.dtype == torch.float32

@@ -8,22 +8,23 @@ import math
 from pathlib import Path
 
 import mpmath
+import numpy
 import pytest
 
-from pairgrad.experiments.catalogue import FIGURES, TABLES, UnknownName, chosen
+from pairgrad.experiments.catalogue import FIGURES, TABLES, FigureRecipe, UnknownName, chosen
 from pairgrad.experiments.figures import complexity as complexity_figure
-from pairgrad.experiments.figures import theoretical_field
+from pairgrad.experiments.figures import style, theoretical_field
 from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
+from .made import made
 
 
 def counted(name: str) -> Table:
     """The data of a figure, made with as many ticks as announced."""
-    ticks: list[None] = []
-    table = FIGURES[name].table(lambda: ticks.append(None), Records())
-    assert len(ticks) == FIGURES[name].steps
+    table, ticks = made(name)
+    assert ticks == FIGURES[name].steps
     assert table.name == name
     return table
 
@@ -178,15 +179,9 @@ def test_controls_are_the_two_tables_and_a_curve(controls: Table) -> None:
     assert {row["consistent"] is None for row in parts["curve"]} == {True}
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table, plane: Table, controls: Table) -> None:
-    computed = {"concentration-depth": depth_map, "clipped-defect": defects, "theoretical-field": plane, "mechanism-controls": controls}
-    if name in computed:
-        table = computed[name]
-    elif name == "complexity-certificate":
-        table = complexity_figure.data(dimensions=(64, 128), elements=64, repeats=1)
-    else:
-        table = FIGURES[name].table(lambda: None, Records())
+@pytest.mark.parametrize("name", [name for name, recipe in FIGURES.items() if isinstance(recipe, FigureRecipe)])
+def test_files(name: str, tmp_path: Path) -> None:
+    table = counted(name)
     paths = FIGURES[name].save(table, tmp_path)
     assert [path.name for path in paths] == [f"{name}.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")]
     svg, png, pdf, data, page = paths
@@ -206,12 +201,26 @@ def test_files(name: str, tmp_path: Path, depth_map: Table, defects: Table, plan
 def test_equal_figures_are_equal_files_and_settings_stay(tmp_path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    table = complexity_figure.data(dimensions=(64, 128), elements=64, repeats=1)
+    table = complexity_figure.data(Records())
     before = dict(plt.rcParams)
     first, second = (FIGURES["complexity-certificate"].save(table, tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert dict(plt.rcParams) == before
     assert plt.get_fignums() == []
+
+
+def test_places_on_logarithmic_axes_have_no_last_bits(tmp_path: Path) -> None:
+    """A unit in the last place of a logarithm, by which CPUs differ, moves nothing."""
+    from matplotlib.scale import LogTransform
+
+    plain = LogTransform.transform_non_affine
+    values = numpy.array([0.3, 2.0, 7.0, 1e9 / 3])
+    with style.same_on_every_cpu():
+        placed = numpy.asarray(LogTransform(10).transform_non_affine(values))
+        assert LogTransform(10).transform_non_affine(numpy.array([1e-7, 1.0, 1e5])).tolist() == [-7, 0, 5]
+    assert (placed * 2**20 == numpy.round(placed * 2**20)).all()
+    assert numpy.abs(placed - numpy.log10(values)).max() <= 2.0**-21
+    assert LogTransform.transform_non_affine is plain
 
 
 def test_choosing() -> None:

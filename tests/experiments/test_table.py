@@ -127,6 +127,19 @@ def test_files(tmp_path: Path) -> None:
     assert paths[1].read_text() == to_markdown(small())
 
 
+def test_rounding_is_not_shown() -> None:
+    column = Column("zero", "zero", ".1e", floor=1e-14)
+    assert [column.text(cell) for cell in (0.0, -2.8e-17, 1e-14, -0.5, None, "text")] == [
+        "< 1e-14",
+        "< 1e-14",
+        "1.0e-14",
+        "-5.0e-01",
+        "",
+        "text",
+    ]
+    assert Column("zero", "zero", ".1e").text(0.0) == "0.0e+00"
+
+
 def test_bounds_are_shown_rounded_up() -> None:
     assert Column("bound", "bound", ".2e", upwards=True).text(5.0516e-9) == "5.06e-09"
     assert Column("bound", "bound", ".2e").text(5.0516e-9) == "5.05e-09"

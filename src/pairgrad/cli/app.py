@@ -96,6 +96,38 @@ def figures(
 
 
 @app.command()
+def report(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for index.html.")] = Path("pairgrad-report"),
+    records: _Records = None,
+    open_: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
+) -> None:
+    """All tables and figures on one page, with what each was made from: one HTML file that needs no network.
+
+    What there is no record of is shown as not run, with the commands that run it.
+    """
+    with _explained("report", output):
+        from pairgrad.cli.report import run
+
+        run(output, records, open_)
+
+
+@app.command()
+def times(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the record.")] = Path("complexity-times.jsonl"),
+    elements: Annotated[int | None, typer.Option(min=1, help="Numbers that each call gets.", show_default="4096")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Of each call; the median counts.", show_default="11")] = None,
+) -> None:
+    """Time value and slope together, of the recurrence and of the pair, by dimension: the record behind the table `complexity`.
+
+    On one thread. Run it on an idle machine: other processes lengthen the times.
+    """
+    with _explained("times", output.parent):
+        from pairgrad.cli.times import run
+
+        run(output, elements, repeats)
+
+
+@app.command()
 def certify(
     dim: Annotated[int | None, typer.Option(help="Feature dimension of a potential to certify.")] = None,
     nu: Annotated[float | None, typer.Option(help="Bessel order, instead of --dim.")] = None,
@@ -315,6 +347,149 @@ def evaluate(
 
         where = Process().device(device)
         command.run(runs, score, convention, step, data_root, where, verify, json, Console(highlight=False))
+
+
+@app.command()
+def collect(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Directories of runs, records (.jsonl) of pairgrad fork, frozen or states, the file of python -m benchmarks.learning (.json).",
+            metavar="PATH",
+        ),
+    ],
+    records: Annotated[Path, typer.Option("--records", help="Directory for the records.")] = Path("records"),
+) -> None:
+    """Make small records of what commands left behind, from which tables and figures are made without weights and on any machine.
+
+    A run's record has its recipe, its learning curves, what the coherence monitor saw, and its evaluations; no weights, paths or clock times.
+    The same arguments again give the same bytes.
+    """
+    with _explained("collect"), _reported("collect"):
+        from rich.console import Console
+
+        from pairgrad.cli.collect import run
+
+        run(paths, records, Console(highlight=False))
+
+
+@app.command()
+def fork(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe, to fork from random weights, and then from where its first branch has come.", show_default=False)
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Fork from a checkpoint of this run instead.", metavar="RUN", show_default=False)
+    ] = None,
+    step: Annotated[int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest")] = None,
+    updates: Annotated[int, typer.Option(min=1, help="That each branch makes.")] = 1000,
+    probes: Annotated[int, typer.Option(min=2, help="Local probes of each fork.")] = 43,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(help="A realization; repeat. The first must be original.", show_default="original, consistent, arfr, paired"),
+    ] = None,
+    second: Annotated[
+        bool, typer.Option("--second/--no-second", help="Fork again from the first branch after its updates, as the paper does.")
+    ] = True,
+    seed: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Each fork gets a directory and a record in this one.")] = Path("forks"),
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Train several realizations from one start on the same augmented tensors, and measure how their gradients and their paths part.
+
+    At every probe the scores, losses and gradients of all realizations are compared at one state; between the probes each branch goes its own way. The same
+    command again takes up a fork that was stopped. Exit codes are those of pairgrad train.
+    """
+    with _explained("fork", output), _reported("fork"):
+        from pairgrad.cli import fork as command
+        from pairgrad.cli.streams import Streams
+        from pairgrad.cli.train import seeds_of
+        from pairgrad.experiments.forks import Plan
+
+        _known_realizations(branch)
+        seeds_of(None if seed is None else [seed])
+        request = command.Request(
+            recipe=recipe,
+            source=source,
+            step=step,
+            settings=tuple(set_ or ()),
+            seed=seed,
+            plan=Plan(updates, probes, command.branches_of(branch)),
+            second=second,
+            output=output,
+            data_root=data_root,
+            device=device,
+            threads=threads,
+            verify=verify,
+            quiet=quiet,
+        )
+        code = command.run(request, Streams("pairgrad fork").out)
+    if code:
+        raise typer.Exit(code)
+
+
+_Run = Annotated[Path, typer.Argument(help="Directory that pairgrad train wrote.", metavar="RUN")]
+_RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="File for the record.", metavar="FILE", show_default=False)]
+
+
+@app.command()
+def frozen(
+    run: _Run,
+    step: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="A checkpoint, 0 for the untrained start; repeat.", show_default="the first, the middle one, the last"),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Images of the batch that is captured.")] = 128,
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    output: _RecordFile = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Hold states of a trained run still and change the backward rule alone: scores, losses, gradients, one update.
+
+    Writes the record frozen-<data>.jsonl, from which tables and figures are made. The run is read, not changed.
+    """
+    with _explained("frozen", output or save), _reported("frozen"):
+        from rich.console import Console
+
+        from pairgrad.cli import frozen as command
+
+        reading = command.Reading(run, data_root, output, threads, verify)
+        command.run(reading, step, batch_size, save, quiet, Console(highlight=False))
+
+
+@app.command()
+def states(
+    run: _Run,
+    every: Annotated[int, typer.Option(min=1, help="Take checkpoints after a multiple of this many epochs, and the last.")] = 1,
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    output: _RecordFile = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Defects at the states that a run visits, from the first batch on: of its queries and of its class bank.
+
+    Writes the record <method>-<data>-states.jsonl, from which figures are made. The run is read, not changed.
+    """
+    with _explained("states", output), _reported("states"):
+        from rich.console import Console
+
+        from pairgrad.cli import frozen as reader
+        from pairgrad.cli import states as command
+
+        command.run(reader.Reading(run, data_root, output, threads, verify), every, quiet, Console(highlight=False))
 
 
 @contextmanager

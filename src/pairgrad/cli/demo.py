@@ -29,7 +29,7 @@ from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
 
 _FIGURE = "value-and-slope"
-_TABLES = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "backward-counterfactual")
+_TABLES = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "synthetic-counterfactual")
 
 
 def run(output: Path, epochs: int | None = None) -> None:

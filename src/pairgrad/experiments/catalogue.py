@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pairgrad.experiments import class_count, constants, counterfactual, fidelity, parity, published, two_class
+from pairgrad.experiments import (
+    captured,
+    class_count,
+    constants,
+    counterfactual,
+    fidelity,
+    local_costs,
+    parity,
+    published,
+    study,
+    task_tables,
+    two_class,
+)
 from pairgrad.experiments.complexity import complexity
 from pairgrad.experiments.figures import (
     class_count_control,
     clipped_defect,
     concentration_depth,
     cubic_decay,
+    efficiency_compact,
+    learning_curves,
     mechanism_controls,
+    overview,
+    patt_measured_field,
+    patt_trajectory,
+    proco_state_distribution,
+    regime_scaling,
     style,
     theoretical_field,
     value_and_slope,
 )
 from pairgrad.experiments.figures import complexity as complexity_figure
+from pairgrad.experiments.paper_items import PAPER, named
 from pairgrad.experiments.published import DIMENSIONS
 from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table, Tick
@@ -64,6 +86,9 @@ class FigureRecipe(TableRecipe):
     def save(self, table: Table, directory: Path) -> list[Path]:
         return _save(self.draw, table, directory)
 
+    def picture(self, table: Table, kind: str) -> bytes:
+        return _picture(self.draw, table, kind)
+
 
 @dataclass(frozen=True)
 class RecordedFigure:
@@ -78,16 +103,31 @@ class RecordedFigure:
     def save(self, table: Table, directory: Path) -> list[Path]:
         return _save(self.draw, table, directory)
 
+    def picture(self, table: Table, kind: str) -> bytes:
+        return _picture(self.draw, table, kind)
+
+
+@contextmanager
+def _drawn(draw: Callable[[Any, Table], Any], table: Table) -> Iterator[Any]:
+    plt = style.pyplot()
+    with plt.rc_context(style.SETTINGS), style.same_on_every_cpu():
+        figure = draw(plt, table)
+        try:
+            yield figure
+        finally:
+            plt.close(figure)
+
 
 def _save(draw: Callable[[Any, Table], Any], table: Table, directory: Path) -> list[Path]:
     """Draw a figure and write its files."""
-    plt = style.pyplot()
-    with plt.rc_context(style.SETTINGS):
-        figure = draw(plt, table)
-        try:
-            return style.save(figure, table, directory)
-        finally:
-            plt.close(figure)
+    with _drawn(draw, table) as figure:
+        return style.save(figure, table, directory)
+
+
+def _picture(draw: Callable[[Any, Table], Any], table: Table, kind: str) -> bytes:
+    """Draw a figure: the bytes of its file of that kind."""
+    with _drawn(draw, table) as figure:
+        return style.picture(figure, table, kind)
 
 
 TABLES: Mapping[str, TableRecipe | RecordedTable] = {
@@ -95,13 +135,24 @@ TABLES: Mapping[str, TableRecipe | RecordedTable] = {
     "difference-fidelity": TableRecipe(len(DIMENSIONS), fidelity.difference_fidelity),
     "parity": TableRecipe(4, parity.parity),
     "constants": TableRecipe(constants.STEPS, constants.constants),
-    "complexity": TableRecipe(len(DIMENSIONS), complexity),
+    "complexity": RecordedTable(complexity),
     "two-class": TableRecipe(len(two_class.RATIOS), two_class.two_class),
     "mismatch-strength": TableRecipe(len(two_class.STRENGTHS), two_class.mismatch_strength),
-    "backward-counterfactual": TableRecipe(len(published.COUNTERFACTUAL_VIEWS), counterfactual.backward_counterfactual),
-    "captured-audit": TableRecipe(2 * len(counterfactual.STRETCHES), counterfactual.captured_audit),
-    "precision-geometry": TableRecipe(4, counterfactual.precision_geometry),
+    "backward-counterfactual": RecordedTable(captured.backward_counterfactual),
+    "captured-audit": RecordedTable(captured.captured_audit),
+    "precision-geometry": RecordedTable(captured.precision_geometry),
+    "one-step-replay": RecordedTable(captured.one_step_replay),
+    "fork-summary": RecordedTable(captured.fork_summary),
+    "proco-states": RecordedTable(captured.proco_states),
+    "synthetic-counterfactual": TableRecipe(len(published.COUNTERFACTUAL_VIEWS), counterfactual.backward_counterfactual),
+    "synthetic-audit": TableRecipe(2 * len(counterfactual.STRETCHES), counterfactual.captured_audit),
+    "synthetic-precision": TableRecipe(4, counterfactual.precision_geometry),
     "class-count": TableRecipe(len(class_count.COUNTS) * len(class_count.PRIOR_RATIOS), class_count.class_count),
+    "task-summary": RecordedTable(task_tables.task_summary),
+    "task-complete": RecordedTable(task_tables.task_complete),
+    "cifar-study": RecordedTable(study.cifar_study),
+    "cifar-study-ood": RecordedTable(study.cifar_study_ood),
+    "h100-local": RecordedTable(local_costs.h100_local),
 }
 
 FIGURES: Mapping[str, FigureRecipe | RecordedFigure] = {
@@ -111,19 +162,40 @@ FIGURES: Mapping[str, FigureRecipe | RecordedFigure] = {
         len(concentration_depth.DIMENSIONS) * len(concentration_depth.DEPTHS), concentration_depth.data, concentration_depth.draw
     ),
     "clipped-defect": FigureRecipe(len(clipped_defect.ORDERS), clipped_defect.data, clipped_defect.draw),
-    "complexity-certificate": FigureRecipe(len(DIMENSIONS), complexity_figure.data, complexity_figure.draw),
+    "complexity-certificate": RecordedFigure(complexity_figure.data, complexity_figure.draw),
     "class-count-control": FigureRecipe(
         len(class_count.COUNTS) * len(class_count.PRIOR_RATIOS), class_count_control.data, class_count_control.draw
     ),
     "theoretical-field": FigureRecipe(2, theoretical_field.data, theoretical_field.draw),
     "mechanism-controls": FigureRecipe(mechanism_controls.STEPS, mechanism_controls.data, mechanism_controls.draw),
+    "patt-trajectory": RecordedFigure(patt_trajectory.read, patt_trajectory.draw),
+    "patt-measured-field": RecordedFigure(patt_measured_field.read, patt_measured_field.draw),
+    "regime-scaling": RecordedFigure(regime_scaling.read, regime_scaling.draw),
+    "proco-state-distribution": RecordedFigure(proco_state_distribution.read, proco_state_distribution.draw),
+    "overview": FigureRecipe(overview.STEPS, overview.data, overview.draw),
+    "learning-curves": RecordedFigure(learning_curves.read, learning_curves.draw),
+    "efficiency-compact": RecordedFigure(efficiency_compact.read, efficiency_compact.draw),
 }
 
 
 def chosen(known: Mapping[str, Item], names: Iterable[str] | None, kind: str) -> dict[str, Item]:
-    """The entries of those names, in the order of the catalogue, or all where none is named."""
-    wanted = list(names or known)
-    unknown = [name for name in wanted if name not in known]
+    """The entries of those names, in the order of the catalogue, or all where none is named.
+
+    A name is one of the catalogue, or a LaTeX label of the paper, with or without `tab:` or `fig:`.
+    """
+    found = {name: named(name, known) for name in names or known}
+    unknown = [name for name, meant in found.items() if not meant]
     if unknown:
-        raise UnknownName(f"no {kind} is called {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+        near = list(dict.fromkeys(one for name in unknown for one in _nearest(name, known)))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UnknownName(f"no {kind} is called {', '.join(map(repr, unknown))}; there are {', '.join(known)}{hint}")
+    wanted = {name for meant in found.values() for name in meant}
     return {name: item for name, item in known.items() if name in wanted}
+
+
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Names of the catalogue that look like a word, or that stand beside a label that does."""
+    bare = name.partition(":")[2] or name
+    labels = {item.label.partition(":")[2]: item.label for item in PAPER.values()}
+    words = {**{each: [each] for each in known}, **{short: named(label, known) for short, label in labels.items()}}
+    return [one for word in get_close_matches(bare, list(words), n=2) for one in words[word]]

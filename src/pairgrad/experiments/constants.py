@@ -117,7 +117,7 @@ def _notes() -> tuple[str, ...]:
         f"(app:mechanism-protocol), it falls from {largest:.4e} to {smallest:.4e}. The paper's {published.CAPTURED_DEFECT.text} "
         f"({published.CAPTURED_DEFECT.label}) is a maximum over six views and its {published.COUNTERFACTUAL_DEFECT.text} "
         f"({published.COUNTERFACTUAL_DEFECT.label}) one over each of two; their radii are not printed, so agreement is to be expected to "
-        "about two digits. The other two numbers of the first table are of scores: table captured-audit sets synthetic states beside "
+        "about two digits. The other two numbers of the first table are of scores: table synthetic-audit sets synthetic states beside "
         "them.",
         "The clip onsets, where the raw ratio reaches 1, are not printed in the paper, which shows that there is one.",
     )

@@ -8,13 +8,14 @@ import torch
 
 import pairgrad as pg
 from pairgrad.experiments import published
+from pairgrad.experiments.frozen.audit import ball_error, spread
+from pairgrad.experiments.frozen.view import changed as changed_at
 from pairgrad.experiments.frozen_state import BATCH, CAP, NUM_CLASSES, SEED, TEMPERATURE, FrozenState, frozen_state, in_printed_range
 from pairgrad.experiments.published import CAPTURED_DIMENSION, CAPTURED_RANGE, Printed
 from pairgrad.experiments.table import Check, Column, Row, Table, Tick, compared, compared_columns, number
-from pairgrad.ground.balls import flint, working_precision
+from pairgrad.ground.balls import flint
 from pairgrad.losses import UpdateField, update_field
-from pairgrad.potentials.reference import Balls
-from pairgrad.sphere.geometry import GEOMETRIES, squared_increment
+from pairgrad.sphere.geometry import GEOMETRIES
 
 _NU = CAPTURED_DIMENSION // 2 - 1
 _SYNTHETIC = (
@@ -24,44 +25,13 @@ _SYNTHETIC = (
 )
 
 
-@dataclass(frozen=True)
-class Backward:
-    """Scores, mean loss and feature gradient of one realization on one view."""
-
-    scores: torch.Tensor
-    loss: torch.Tensor
-    gradient: torch.Tensor
-
-    @staticmethod
-    def of(frozen: FrozenState, view: int, realization: str, geometry: str = "factorised") -> Backward:
-        features = frozen.features[view].clone().requires_grad_()
-        scores = pg.vmf_scores(features.detach(), frozen.state, TEMPERATURE, realization, geometry)
-        loss = pg.vmf_cross_entropy(
-            features, frozen.labels, frozen.state, TEMPERATURE, frozen.log_prior, realization=realization, geometry=geometry
-        )
-        (gradient,) = torch.autograd.grad(loss, features)
-        return Backward(scores, loss.detach(), gradient)
-
-
-def _changed(frozen: FrozenState, view: int, geometry: str = "factorised") -> dict[str, float]:
-    """What differs between `"original"` and `"consistent"`."""
-    supplied, own = (Backward.of(frozen, view, name, geometry) for name in ("original", "consistent"))
-    change = supplied.gradient.double() - own.gradient.double()
-    return {
-        "score": (supplied.scores - own.scores).abs().max().item(),
-        "loss": (supplied.loss - own.loss).abs().item(),
-        "relative": (torch.linalg.vector_norm(change) / torch.linalg.vector_norm(own.gradient.double())).item(),
-        "largest": change.abs().max().item(),
-    }
-
-
 def backward_counterfactual(tick: Tick = lambda: None) -> Table:
     """`"original"` against `"consistent"` on two views of one state; one row and one tick per view."""
     frozen = frozen_state()
     rows: list[Row] = []
     in_range = True
     for index, view in enumerate(published.COUNTERFACTUAL_VIEWS):
-        changed = _changed(frozen, index)
+        changed = changed_at(frozen.view(index))
         field = _field(frozen, index)
         in_range &= in_printed_range(field.radius)
         rows.append(
@@ -82,8 +52,8 @@ def backward_counterfactual(tick: Tick = lambda: None) -> Table:
         tick()
     low, high = CAPTURED_RANGE
     return Table(
-        name="backward-counterfactual",
-        title="Only the backward rule changed: same scores, same losses, other gradients",
+        name="synthetic-counterfactual",
+        title="Synthetic states, only the backward rule changed: same scores, same losses, other gradients",
         caption=(
             'Largest differences between "original" and "consistent" on the same frozen state: of the scores, of the mean loss, and of '
             "the feature gradient of the mean loss (length of the difference over length of the consistent gradient, and largest "
@@ -127,7 +97,6 @@ def _field(frozen: FrozenState, view: int) -> UpdateField:
 
 STRETCHES = (1.0, 2.0, 2.85)  # of the features of the three pairs of views
 _UNSEEN = 5
-_SAMPLE = 40  # pairs per view at which float64 is compared with balls
 
 
 @dataclass
@@ -182,17 +151,9 @@ class Audit:
 
     def _check(self, frozen: FrozenState, view: int, truth: torch.Tensor, errors: list[torch.Tensor]) -> None:
         """Balls at the pairs with the largest discrepancies and at some others, spread over the view."""
-        squared = squared_increment(frozen.features[view], frozen.state.classes(), TEMPERATURE).flatten()
-        positions = {int(e.argmax()) for e in errors} | set(range(0, truth.numel(), truth.numel() // _SAMPLE))
-        arb, balls = flint().arb, Balls(pg.potential(CAPTURED_DIMENSION).nu, 25)
-        for position in sorted(positions):
-            concentration = frozen.state.concentration[position % NUM_CLASSES].item()
-            with working_precision(256):
-                kappa = arb(concentration)
-                radius = (kappa * kappa + arb(squared[position].item())).sqrt()
-                error = abs(arb(truth.flatten()[position].item()) - balls.difference_ball(kappa, radius))
-            self.yardstick = max(self.yardstick, float(error))
-            self.compared += 1
+        positions = spread(truth, errors)
+        self.yardstick = max(self.yardstick, ball_error(frozen.view(view), truth, positions))
+        self.compared += len(positions)
 
 
 def captured_audit(tick: Tick = lambda: None) -> Table:
@@ -217,8 +178,8 @@ def captured_audit(tick: Tick = lambda: None) -> Table:
         for comparison, reference, worst, printed in cases
     )
     return Table(
-        name="captured-audit",
-        title="Scores and slopes at frozen states, against exact ones",
+        name="synthetic-audit",
+        title="Scores and slopes at synthetic states, against exact ones",
         caption=(
             "Largest absolute discrepancies over six views (float64), two at each of three lengths of the features, with the "
             "concentration and the r/nu at which they occur; and over the first two views alone, whose radii at the capped classes lie "
@@ -270,11 +231,11 @@ def precision_geometry(tick: Tick = lambda: None) -> Table:
     for dtype in (torch.float32, torch.float64):
         frozen = frozen_state().to(dtype)
         for geometry in reversed(GEOMETRIES):
-            rows.append({"precision": str(dtype).removeprefix("torch."), "geometry": geometry, **_changed(frozen, 0, geometry)})
+            rows.append({"precision": str(dtype).removeprefix("torch."), "geometry": geometry, **changed_at(frozen.view(0), geometry)})
             tick()
     return Table(
-        name="precision-geometry",
-        title="The mismatch in both precisions and both geometries",
+        name="synthetic-precision",
+        title="The mismatch at a synthetic state, in both precisions and both geometries",
         caption=(
             'Differences between "original" and "consistent" on the same frozen view, with radii in float32 or float64, through the '
             "expanded (batch, classes, dim) tensor or from one matrix product: largest score, mean loss, and feature gradient of the "

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 import pairgrad as pg
+from pairgrad.experiments.frozen.view import View
 from pairgrad.experiments.published import CAPTURED_DIMENSION, CAPTURED_RANGE
 
 SEED = 3407
@@ -38,6 +39,10 @@ class FrozenState:
     def seen(self) -> torch.Tensor:
         """(K,), whether a class is at the cap, and not where it was initialised."""
         return self.state.concentration == CAP
+
+    def view(self, index: int) -> View:
+        """One of the views, from 0."""
+        return View(self.features[index], self.labels, self.state, TEMPERATURE, self.log_prior)
 
     def to(self, dtype: torch.dtype) -> FrozenState:
         state = pg.ClassState(self.state.mean_direction.to(dtype), self.state.concentration.to(dtype))

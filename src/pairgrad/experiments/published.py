@@ -98,6 +98,81 @@ COUNTERFACTUAL_DEFECTS = PrintedColumn(_COUNTERFACTUAL, {2: "2.55e-03", 3: "2.55
 COUNTERFACTUAL_RELATIVE = PrintedColumn(_COUNTERFACTUAL, {2: "2.56e-03", 3: "2.56e-03"})
 COUNTERFACTUAL_LARGEST = PrintedColumn(_COUNTERFACTUAL, {2: "1.40e-05", 3: "1.35e-05"})
 
+# States that training visited: the slice of a feature, the forks, and the first batch of ProCo.
+FIELD_MISMATCH = Printed("0.2561", "fig:patt-measured-field")  # median, in percent
+FIELD_SIZE = 25  # points per side
+FIELD_MAGNIFIED = 400
+FORK_PROBES = Printed("43", "app:intervention-protocol")
+FORK_UPDATES = Printed("1000", "app:intervention-protocol")
+FORK_GAP_ORDER = Printed("1e-3", "app:intervention-protocol")  # "on the order of"
+SCALED_QUERIES = 256  # of fig:regime-scaling (b)
+CAPTURED_VIEWS = 6  # of tab:captured-audit
+PROCO_SCALE = 1e-6  # of fig:proco-state-distribution: what is counted is above it
+PROCO_FIRST_BATCH = Printed("23", "app:proco-extended")  # percent of the queries above that
+
 # Class count and priors: the bounds that all 15 configurations satisfy.
 CLASS_COUNT_SCORE = Printed("4.00e-05", "fig:class-count-control")
 CLASS_COUNT_LOSS = Printed("8.00e-05", "fig:class-count-control")
+
+# Complete training runs, in percent, by recipe, metric and realization: mean, and standard deviation over three runs where it is printed.
+# tab:task-summary prints accuracy and AUROC of the same.
+TASK_REALIZATIONS = ("original", "consistent", "arfr")
+TASK_METRICS = ("accuracy", "auroc", "fpr95")
+_TASK = "tab:task-complete"
+_TASK_TEXTS = {
+    ("patt-cifar10-lt-if10", "accuracy"): ("92.04 0.17", "92.12 0.18", "92.16 0.19"),
+    ("patt-cifar10-lt-if10", "auroc"): ("93.07 0.13", "92.30 0.27", "93.43 0.46"),
+    ("patt-cifar10-lt-if10", "fpr95"): ("26.20 1.19", "29.52 1.06", "25.52 1.01"),
+    ("patt-cifar10-lt-if50", "accuracy"): ("87.30 0.29", "87.58 0.35", "87.42 0.15"),
+    ("patt-cifar10-lt-if50", "auroc"): ("90.18 2.46", "90.95 1.57", "91.02 1.13"),
+    ("patt-cifar10-lt-if50", "fpr95"): ("34.51 6.96", "32.84 1.94", "32.23 2.89"),
+    ("patt-cifar10-lt-if100", "accuracy"): ("83.82 0.21", "84.67 0.41", "84.73 0.31"),
+    ("patt-cifar10-lt-if100", "auroc"): ("90.66 0.13", "89.97 0.39", "89.95 0.34"),
+    ("patt-cifar10-lt-if100", "fpr95"): ("33.35 0.50", "34.33 0.71", "35.15 0.79"),
+    ("patt-cifar100-lt-if10", "accuracy"): ("62.37 2.43", "62.12 1.84", "62.56 2.03"),
+    ("patt-cifar100-lt-if10", "auroc"): ("78.18 2.09", "78.08 1.23", "78.44 1.53"),
+    ("patt-cifar100-lt-if10", "fpr95"): ("57.74 3.43", "57.70 1.46", "57.14 2.35"),
+    ("patt-cifar100-lt-if50", "accuracy"): ("53.26 0.19", "52.87 0.31", "53.74 0.31"),
+    ("patt-cifar100-lt-if50", "auroc"): ("75.37 0.68", "75.54 0.60", "76.14 0.24"),
+    ("patt-cifar100-lt-if50", "fpr95"): ("62.77 1.00", "64.12 0.96", "62.59 0.96"),
+    ("patt-cifar100-lt-if100", "accuracy"): ("50.33 0.16", "49.48 0.26", "49.66 0.16"),
+    ("patt-cifar100-lt-if100", "auroc"): ("75.78 0.33", "75.40 0.54", "75.21 0.65"),
+    ("patt-cifar100-lt-if100", "fpr95"): ("63.56 0.25", "64.58 0.62", "64.91 0.65"),
+    ("patt-imagenet-lt", "accuracy"): ("53.88", "54.11", "54.34"),
+    ("patt-imagenet-lt", "auroc"): ("76.19", "76.87", "77.50"),
+    ("patt-imagenet-lt", "fpr95"): ("79.66", "78.74", "76.68"),
+}  # in the order of TASK_REALIZATIONS
+_TASK_CELLS = {
+    (*row, realization): text.split()
+    for row, texts in _TASK_TEXTS.items()
+    for realization, text in zip(TASK_REALIZATIONS, texts, strict=True)
+}
+TASK_MEAN = PrintedColumn(_TASK, {key: cell[0] for key, cell in _TASK_CELLS.items()})
+TASK_DEVIATION = PrintedColumn(_TASK, {key: cell[1] for key, cell in _TASK_CELLS.items() if len(cell) == 2})
+
+# The local step on an H100, by row of the table, and the quotients of the text.
+_H100 = "tab:h100-local"
+H100_MILLISECONDS = PrintedColumn(
+    _H100,
+    {
+        "Original recurrence": "266.40",
+        "Consistent recurrence": "412.80",
+        "Log-domain Miller": "120.28",
+        "AR/FR": "4.90",
+        "Structure-aware AR/FR": "0.206",
+    },
+)
+H100_MEBIBYTES = PrintedColumn(
+    _H100,
+    {
+        "Original recurrence": "504.89",
+        "Consistent recurrence": "1755.42",
+        "Log-domain Miller": "504.89",
+        "AR/FR": "508.12",
+        "Structure-aware AR/FR": "32.00",
+    },
+)
+H100_EVALUATOR = Printed("54.4", "app:h100-local")  # times faster: AR/FR than the original recurrence
+H100_EXECUTION = Printed("23.8", "app:h100-local")  # structure-aware AR/FR than AR/FR
+H100_BOTH = Printed("1293", "app:h100-local")  # structure-aware AR/FR than the original recurrence
+H100_MEMORY = Printed("15.8", "app:h100-local")  # times less memory, of the same two

@@ -22,12 +22,15 @@ class Column:
     spec: str = ""
     shown: bool = True  # False: in the CSV alone
     upwards: bool = False  # a bound: rounded up, so that what is shown is one too
+    floor: float = 0.0  # what is smaller is rounding, which differs between machines: its digits are not shown
 
     def text(self, cell: Cell) -> str:
         if cell is None:
             return ""
         if isinstance(cell, bool):
             return "yes" if cell else "no"
+        if not isinstance(cell, str) and abs(cell) < self.floor:
+            return f"< {self.floor:.0e}"
         if self.upwards and not isinstance(cell, str):
             digits = int(self.spec[1:-1]) + 1  # of a format such as ".2e"
             cell = float(rounded_up(cell, digits))

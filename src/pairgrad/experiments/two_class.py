@@ -19,6 +19,8 @@ CONCENTRATION = 4032.0  # of the first class
 RATIOS = tuple(2.0 ** (k / 7) for k in range(-14, 15))  # of the second to the first: 1/4 to 4, with 1 and 2
 STRENGTHS = tuple(k / 4 for k in range(9))  # 0 to 2
 MATCH = 1e-9  # relative: of the differentiated field to the prediction, and of that to ball arithmetic
+_ROUNDING = 1e-14  # an antisymmetry or a gap that is zero in exact arithmetic stays below this
+_RELATIVE = 1e-12  # and the same over an antisymmetry of some 1e-3, or of 1e-4 near equal concentrations
 _BITS = 256
 _UNIT = 2.0**-53
 
@@ -97,12 +99,12 @@ def two_class(tick: Tick = lambda: None) -> Table:
             Column("raw_ratio", "raw ratio", ".6g"),
             Column("supplied", "supplied g", ".6f"),
             Column("derivative", "F'", ".6f"),
-            Column("predicted", "predicted", ".6e"),
-            Column("differentiated", "differentiated", ".6e"),
-            Column("difference", "relative difference", ".1e"),
-            Column("exact", "exact", ".6e"),
-            Column("prediction_error", "relative error of the prediction", ".1e"),
-            Column("consistent", "consistent", ".1e"),
+            Column("predicted", "predicted", ".6e", floor=_ROUNDING),
+            Column("differentiated", "differentiated", ".6e", floor=_ROUNDING),
+            Column("difference", "relative difference", ".1e", floor=_RELATIVE),
+            Column("exact", "exact", ".6e", floor=_ROUNDING),
+            Column("prediction_error", "relative error of the prediction", ".1e", floor=_RELATIVE),
+            Column("consistent", "consistent", ".1e", floor=_ROUNDING),
             Column("loss", "loss", ".6f", shown=False),
         ),
         rows=table,
@@ -190,9 +192,9 @@ def mismatch_strength(tick: Tick = lambda: None) -> Table:
             Column("strength", "lambda", ".2f"),
             Column("gap", "gradient gap", ".6e"),
             Column("gap_line", "predicted gap", ".6e"),
-            Column("antisymmetry", "antisymmetry", ".6e"),
-            Column("antisymmetry_line", "predicted antisymmetry", ".6e"),
-            Column("departure", "departure of the gap from the line", ".1e"),
+            Column("antisymmetry", "antisymmetry", ".6e", floor=_ROUNDING),
+            Column("antisymmetry_line", "predicted antisymmetry", ".6e", floor=_ROUNDING),
+            Column("departure", "departure of the gap from the line", ".1e", floor=_ROUNDING),
             Column("loss", "loss", ".6f"),
         ),
         rows=table,

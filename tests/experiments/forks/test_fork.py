@@ -86,12 +86,14 @@ def test_a_record_is_read_as_it_was_written(whole, tmp_path):
     assert str(tmp_path.parent) not in path.read_text()
 
 
-def test_losses_of_all_branches_and_the_control(tmp_path):
-    _, record = run(fork(updates=10, probes=2, branches=("original", "arfr", "paired")), tmp_path)
-    assert [(line["step"], line["branch"]) for line in record.of("loss")] == [(10, "original"), (10, "arfr"), (10, "paired")]
-    control = record.of("control")
-    assert {tuple(line["between"]) for line in control} == {("arfr", "paired")}
-    assert control[-1]["parameter"] <= record.of("distance")[-1]["parameter"]
+def test_losses_of_all_branches_and_the_controls(tmp_path):
+    branches = ("original", "consistent", "arfr", "paired")
+    _, record = run(fork(updates=10, probes=2, branches=branches), tmp_path)
+    assert [(line["step"], line["branch"]) for line in record.of("loss")] == [(10, name) for name in branches]
+    controls = record.of("control")
+    assert {tuple(line["between"]) for line in controls} == {("consistent", "arfr"), ("arfr", "paired")}
+    first = {tuple(line["between"]): line["parameter"] for line in controls if line["step"] == 1}
+    assert first["arfr", "paired"] <= first["consistent", "arfr"] < record.of("distance")[0]["parameter"]
 
 
 def test_an_interrupted_fork_ends_with_the_same_bits(whole, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,12 +70,22 @@ def data(tick: Tick = lambda: None) -> Table:
 
 def draw(plt: Any, table: Table) -> Any:
     figure, axes = plt.subplots(figsize=(8.2, 5.0))
+    draw_into(axes, table.rows)
+    axes.legend(loc="upper left")
+    axes.set_title("Clipping bounds the slope; it does not make it the derivative")
+    open_axes(axes)
+    figure.tight_layout()
+    return figure
+
+
+def draw_into(axes: Any, conditions: Sequence[Row]) -> None:
+    """The rows of `data` as a panel, without title and legend."""
     nu_captured = CAPTURED_DIMENSION / 2 - 1
     low, high = (ratio * nu_captured for ratio in CAPTURED_RANGE)
     axes.axvspan(low, high, color=GREY, lw=3, label=r"captured query radii ($\nu = 255$)")
     for nu in ORDERS:
         colour, marker, floor_size = _STYLES[nu]
-        rows = [row for row in table.rows if row["nu"] == nu]
+        rows = [row for row in conditions if row["nu"] == nu]
         x, defect, asymptote, onset = ([float(str(row[key])) for row in rows] for key in ("x", "defect", "asymptote", "clip_onset"))
         drawn = [max(d, FLOOR) for d in defect]
         axes.loglog(x, drawn, color=colour, lw=1.0, alpha=0.7)
@@ -90,10 +101,4 @@ def draw(plt: Any, table: Table) -> Any:
     axes.axhline(FLOOR, color=GREY, lw=0.8, zorder=1)
     axes.text(axes.get_xlim()[1], FLOOR * 1.4, "below $10^{-16}$: drawn here, hollow", ha="right", fontsize=9, color="dimgrey")
     axes.set_ylim(FLOOR / 5, 1)
-    axes.set(
-        xlabel="$x$", ylabel="|supplied $-$ derivative of the value|", title="Clipping bounds the slope; it does not make it the derivative"
-    )
-    axes.legend(loc="upper left")
-    open_axes(axes)
-    figure.tight_layout()
-    return figure
+    axes.set(xlabel="$x$", ylabel="|supplied $-$ derivative of the value|")

@@ -7,13 +7,14 @@ from typing import Any
 
 from pairgrad.experiments.complexity import complexity
 from pairgrad.experiments.figures.style import BLUE, GREEN, VERMILION, open_axes
-from pairgrad.experiments.table import Table, Tick
+from pairgrad.experiments.records import Records
+from pairgrad.experiments.table import Table
 
 
-def data(tick: Tick = lambda: None, **sizes: Any) -> Table:
-    """The table `complexity`, with the figure's name, and a caption that says what is drawn; `sizes` are passed on to it."""
+def data(records: Records) -> Table:
+    """The table `complexity`, with the figure's name, and a caption that says what is drawn."""
     return replace(
-        complexity(tick, **sizes),
+        complexity(records),
         name="complexity-certificate",
         title="Deeper recurrence, tighter certificate",
         caption=(

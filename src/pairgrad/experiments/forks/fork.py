@@ -26,7 +26,7 @@ BRANCHES = ("original", "consistent", "arfr", "paired")
 PROBES = 43  # of the paper, per fork
 EARLY = (1, 2, 5, 10, 20)  # updates after which distances are measured besides the probes
 LOSS_EVERY = 10
-CONTROL = ("arfr", "paired")  # two coherent branches whose gradients agree to the bound of AR/FR: how far rounding alone carries them apart
+CONTROLS = (("consistent", "arfr"), ("arfr", "paired"))  # coherent branches, which agree to rounding and to the bound of AR/FR
 ForkDirectory = RunDirectory
 
 
@@ -192,9 +192,10 @@ class Fork:
                 distance = places[name].distance(places[self.plan.branches[0]])
                 directory.record.write("distance", self.step, time=time.time(), branch=name, **distance)
                 seen[name] = distance["parameter"]
-            if all(name in places for name in CONTROL):
-                apart = places[CONTROL[0]].distance(places[CONTROL[1]])
-                directory.record.write("control", self.step, time=time.time(), between=list(CONTROL), **apart)
+            for pair in CONTROLS:
+                if all(name in places for name in pair):
+                    apart = places[pair[1]].distance(places[pair[0]])
+                    directory.record.write("control", self.step, time=time.time(), between=list(pair), **apart)
         if self.step in self.plan.probed():
             found = probe(self.first, self.first.batches.batch(self.start.step + self.step))
             directory.record.write("probe", self.step, time=time.time(), **found)

@@ -16,8 +16,7 @@ def fork_record(directory: ForkDirectory) -> Record:
     """What was measured, without weights and without what belongs to one machine alone.
 
     Lines: `probe` (see `pairgrad.experiments.forks.probing`), `distance` (of a branch from the first: parameter, feature, feature_cosine), `control` (the
-    same between AR/FR and paired, which differ by rounding and a bound of 1e-9), `loss` (of a branch
-    at every tenth update: total, vmf, accuracy) and `end` (step, minutes).
+    same between two coherent branches), `loss` (of a branch at every tenth update: total, vmf, accuracy) and `end` (step, minutes).
     """
     facts = directory.facts
     events = directory.events()

@@ -13,6 +13,7 @@ and every other line is something that was measured, with its own `kind`. Which 
 | `frozen` | `pairgrad frozen` | `pairgrad.experiments.frozen` |
 | `states` | `pairgrad states` | `pairgrad.experiments.frozen` |
 | `cost` | `pairgrad collect` | `pairgrad.experiments.records.costs` |
+| `times` | `pairgrad times` | `pairgrad.experiments.complexity` |
 
 The records behind the documentation come with the package.
 """

@@ -1,0 +1,191 @@
+"""Forks of a run: local gaps at shared states, and how far the branches are apart in the end."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from pairgrad.experiments import published
+from pairgrad.experiments.captured.source import counted, forks, stand_in, system
+from pairgrad.experiments.records import Line, Record, Records
+from pairgrad.experiments.table import Cell, Check, Column, Row, Table, number
+
+_TITLE = "Forks of a PATT run: local gaps and what becomes of them"
+CONTROL = "arfr from paired"
+LABEL = "fig:patt-trajectory"
+
+
+def fork_summary(records: Records) -> Table:
+    """A row per start and branch."""
+    found = forks(records, _TITLE, LABEL)
+    rows = tuple(row for start, record in found.items() for row in _rows(start, record))
+    return Table(
+        name="fork-summary",
+        title=_TITLE,
+        caption=(
+            "From one state, branches that differ in the realization alone see the same augmented tensors. Probes, at states of the "
+            '"original" branch: at how many "consistent" has the same scores and loss in every bit; the largest difference of the loss of '
+            "the others; and the gap of the gradient, medians: length of the difference from the consistent gradient over its length, of "
+            'the supplied one in the row "consistent", of the branch\'s own in the others; left: what the best factor for the whole '
+            'leaves. In the end: distance from the "original" branch (in the last row of a start, of "arfr" from "paired"), over its '
+            "length, of parameters and of features of fixed images, and the mean of 1 - cos of these features; mean total loss of the last "
+            "tenth of the updates."
+        ),
+        label=LABEL,
+        columns=_COLUMNS,
+        rows=rows,
+        checks=(*fork_checks(found), *_separated(rows)),
+        notes=(
+            *fork_notes(found),
+            *control_note(found),
+            f"The paper says of its {published.FORK_PROBES.text} probes per fork that scores and losses are equal in every bit and gradient gaps of the "
+            f"order of {published.FORK_GAP_ORDER.text}, and shows the distances in a figure.",
+        ),
+    )
+
+
+def fork_checks(found: dict[str, Record]) -> tuple[Check, ...]:
+    """The number of probes, bitwise equality at each, and the order of the gaps."""
+    probes = [line for record in found.values() for line in record.of("probe")]
+    wanted = [len(record.of("probe")) == float(published.FORK_PROBES) for record in found.values()]
+    return (
+        counted(f"{published.FORK_PROBES.text} probes, as in the paper,", wanted),
+        counted("scores and losses of original and consistent equal in every bit", [_equal(p) for p in probes]),
+        counted(
+            f"gap of the feature gradient of the order of {published.FORK_GAP_ORDER.text}, as in the paper,",
+            [_of_the_order(p["feature_gap"]) for p in probes],
+        ),
+        counted(
+            f"gap of the parameter gradient of the order of {published.FORK_GAP_ORDER.text}",
+            [_of_the_order(p["parameter_gap"]) for p in probes],
+        ),
+    )
+
+
+def _of_the_order(gap: float) -> bool:
+    """Whether the logarithm rounds to that of the printed power of ten."""
+    return gap > 0 and round(math.log10(gap / float(published.FORK_GAP_ORDER))) == 0
+
+
+def _rows(start: str, record: Record) -> list[Row]:
+    rows = [_row(start, record, branch) for branch in record.facts["branches"] if branch != "original"]
+    if apart := controls(record):
+        rows.append({**dict.fromkeys(rows[0]), "start": start, "branch": CONTROL, **_distances(apart[-1])})
+    return rows
+
+
+def controls(record: Record) -> list[Line]:
+    """Distances between two coherent branches that differ by rounding, where there are any."""
+    return [line for line in record.lines if line["kind"] == "control"]
+
+
+def control_note(found: dict[str, Record]) -> tuple[str, ...]:
+    """How far the consistent branch is from the original one in the end, in distances of the control."""
+    texts = []
+    for start, record in found.items():
+        if apart := controls(record):
+            own = [line for line in record.of("distance") if line["branch"] == "consistent"][-1]["parameter"]
+            rounding = apart[-1]["parameter"]
+            texts.append(f"{start} start {own:.3f} and {rounding:.3f}")
+    if not texts:
+        return ()
+    return (
+        'Control: "arfr" and "paired" are both coherent, and their slopes agree within the bound of AR/FR, 5e-9 at p = 512: what separates '
+        "their branches began that small, and training amplifies it like any other difference. Distance of "
+        'parameters in the end, of "consistent" from "original" and of "arfr" from "paired": '
+        f"{'; '.join(texts)}.",
+    )
+
+
+def _row(start: str, record: Record, branch: str) -> Row:
+    probes = record.of("probe")
+    last = [line for line in record.of("distance") if line["branch"] == branch][-1]
+    consistent = branch == "consistent"
+    gap, loss_gap = ("feature_gap", "") if consistent else (f"{branch}_gap", f"{branch}_loss_gap")
+    gaps = [p[gap] for p in probes if gap in p]  # probes look at four realizations, and a branch may be of another
+    return {
+        "start": start,
+        "branch": branch,
+        "probes": len(probes),
+        "equal": sum(_equal(p) for p in probes) if consistent else None,
+        "loss_difference": max((p[loss_gap] for p in probes if loss_gap in p), default=None),
+        "feature_gap_low": min(gaps, default=None),
+        "feature_gap": median(gaps) if gaps else None,
+        "feature_gap_high": max(gaps, default=None),
+        "feature_residual": _median(probes, "feature_residual") if consistent else None,
+        "parameter_gap": _median(probes, "parameter_gap") if consistent else None,
+        "parameter_residual": _median(probes, "parameter_residual") if consistent else None,
+        **_distances(last),
+        **_losses(record, branch),
+    }
+
+
+def _distances(line: Line) -> dict[str, Cell]:
+    return {
+        "updates": line["step"],
+        "parameter_distance": line["parameter"],
+        "feature_distance": line["feature"],
+        "feature_cosine": line["feature_cosine"],
+    }
+
+
+def _equal(probe: Line) -> bool:
+    return probe["scores_equal"] and probe["loss_equal"]
+
+
+def _median(probes: list[Line], key: str) -> float:
+    return median(p[key] for p in probes)
+
+
+def _losses(record: Record, branch: str) -> dict[str, Cell]:
+    """Mean total loss of the last tenth of the updates, of the branch and of the original one."""
+    late = [line for line in record.of("loss") if line["step"] > 0.9 * record.facts["updates"]]
+    means = {}
+    for key, name in (("loss", branch), ("original_loss", "original")):
+        totals = [line["total"] for line in late if line["branch"] == name]
+        means[key] = sum(totals) / len(totals) if totals else None
+    return means
+
+
+_COLUMNS = (
+    Column("start", "start"),
+    Column("branch", "branch"),
+    Column("probes", "probes", "d"),
+    Column("equal", "equal in every bit", "d"),
+    Column("loss_difference", "loss difference", ".1e"),
+    Column("feature_gap_low", "feature gap, smallest", ".3e", shown=False),
+    Column("feature_gap", "feature gap", ".3e"),
+    Column("feature_gap_high", "feature gap, largest", ".3e", shown=False),
+    Column("feature_residual", "left", ".1e"),
+    Column("parameter_gap", "parameter gap", ".3e"),
+    Column("parameter_residual", "left", ".1e"),
+    Column("updates", "updates", "d"),
+    Column("parameter_distance", "parameter distance", ".4f"),
+    Column("feature_distance", "feature distance", ".4f"),
+    Column("feature_cosine", "1 - cos", ".2e"),
+    Column("loss", "late loss", ".4f"),
+    Column("original_loss", "late loss of original", ".4f"),
+)
+
+
+def _separated(rows: tuple[Row, ...]) -> tuple[Check, ...]:
+    own = [row for row in rows if row["branch"] == "consistent"]
+    texts = ", ".join(f"{row['start']} {number(row, 'parameter_distance'):.3f}" for row in own)
+    text = f"the consistent branch has parted from the original one, its parameters by more than one percent ({texts}),"
+    return (counted(text, [number(row, "parameter_distance") > 0.01 for row in own]),)
+
+
+def fork_notes(found: dict[str, Record]) -> tuple[str, ...]:
+    """What was run, once where all forks are of one system."""
+    first, *rest = found.values()
+    if all(system(record) == system(first) for record in rest):
+        notes = (" ".join([stand_in(first, "resnet18", also=rest), *map(_begun, found.values())]),)
+    else:
+        notes = tuple(f"{stand_in(record, 'resnet18')} {_begun(record)}" for record in found.values())
+    return notes if rest else (*notes, "There is a record of one of the paper's two starts only.")
+
+
+def _begun(record: Record) -> str:
+    if record.facts["start"] == "random":
+        return f"Random start: {record.facts['updates']} updates from the initial parameters."
+    return f"Trained start: the original branch after {record.facts['start_step']} updates, and {record.facts['updates']} further ones."

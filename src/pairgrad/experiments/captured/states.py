@@ -1,0 +1,90 @@
+"""A ProCo run: coherence defects at the concentrations that training visits."""
+
+from __future__ import annotations
+
+from pairgrad.experiments import published
+from pairgrad.experiments.captured.source import counted, others, stand_in, states
+from pairgrad.experiments.records import Line, Record, Records
+from pairgrad.experiments.table import Check, Column, Row, Table
+
+_TITLE = "Coherence defects over a ProCo run"
+LABEL = "fig:proco-state-distribution"
+SPREAD = ("minimum", "lower", "median", "upper", "maximum")
+
+
+def proco_states(records: Records) -> Table:
+    """A row per capture, of queries and of the class bank."""
+    record = states(records, _TITLE, LABEL)
+    return Table(
+        name="proco-states",
+        title=_TITLE,
+        caption=(
+            "Absolute differences between the supplied slope and the derivative of the finite potential (start 2 nu, float64) at the radii of queries and "
+            f"at the concentrations of the class bank: extrema, quartiles and median, and the share above {published.PROCO_SCALE:g}, beside the "
+            "published one."
+        ),
+        label=LABEL,
+        columns=(
+            Column("when", "when"),
+            Column("what", "what"),
+            Column("step", "step", "d", shown=False),
+            Column("epoch", "epoch", "d", shown=False),
+            Column("count", "count", "d"),
+            *(Column(key, name, ".1e") for key, name in zip(SPREAD, ("smallest", "25 %", "median", "75 %", "largest"), strict=True)),
+            Column("above", "above 1e-6", ".1%"),
+            Column("above_published", "published"),
+            Column("capped", "at the cap", ".1%"),
+            Column("singletons", "classes with one sample", "d"),
+            Column("radius_low", "smallest x/nu", ".3g"),
+            Column("radius_median", "median x/nu", ".3g"),
+            Column("radius_high", "largest x/nu", ".4g"),
+        ),
+        rows=tuple(_row(line) for line in record.of("capture")),
+        checks=state_checks(record),
+        notes=(*state_notes(record), *others(records, record)),
+    )
+
+
+def _row(line: Line) -> Row:
+    keys = (
+        "when",
+        "what",
+        "step",
+        "epoch",
+        "count",
+        *SPREAD,
+        "above",
+        "capped",
+        "singletons",
+        "radius_low",
+        "radius_median",
+        "radius_high",
+    )
+    return {key: line[key] for key in keys} | {"above_published": f"{published.PROCO_FIRST_BATCH.text} %" if _first(line) else None}
+
+
+def _first(line: Line) -> bool:
+    return line["what"] == "queries" and line["when"] == "first batch"
+
+
+def state_checks(record: Record) -> tuple[Check, ...]:
+    """What the paper says of the first batch and of late states."""
+    queries = [line for line in record.of("capture") if line["what"] == "queries"]
+    last = max(queries, key=lambda line: line["step"])
+    shares = [line["above"] for line in queries if _first(line)]
+    text = ", ".join(f"{share:.0%}" for share in shares)
+    return (
+        counted(
+            f"some queries of the first batch above {published.PROCO_SCALE:g} ({text}; published {published.PROCO_FIRST_BATCH.text} %),",
+            [share > 0 for share in shares],
+        ),
+        Check(f"the last queries ({last['when']}) are all below {published.PROCO_SCALE:g}, as in the paper", last["above"] == 0),
+    )
+
+
+def state_notes(record: Record) -> tuple[str, ...]:
+    facts = record.facts
+    return (
+        f"{stand_in(record, 'resnet32', 'cifar100-lt')} p = {facts['dim']}, temperature {facts['temperature']:g}.",
+        "The paper's panels of ImageNet queries and of the iNaturalist class bank are not run: they take these data sets and GPUs.",
+    )

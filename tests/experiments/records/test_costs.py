@@ -1,0 +1,90 @@
+"""The record of costs, from the file of the learning benchmark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pairgrad.experiments.records import RecordError, write
+from pairgrad.experiments.records.costs import PUBLISHED, records_of_costs
+
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "learning-benchmarks.json"
+
+
+def row(contestant: str, seconds: list[float], peak: int | None = 3 * 2**20, setting: str = "paper", note: str = "") -> dict[str, Any]:
+    size = {"batch": 32, "classes": 1000, "dim": 1024}
+    shared = {"setting": setting, "size": size, "contestant": contestant, "system_seconds": 0.0, "loss": 1.0}
+    return {**shared, "seconds": seconds, "peak": peak, "note": note}
+
+
+def run(protocol: str = "interleaved", device: str = "cpu", rows: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    machine = {"CPU": "M", "instruction set used by torch": "AVX2", "threads": "1", "torch": "2", "Python": "3", "system": "Linux"}
+    head = {"protocol": protocol, "command": "/usr/bin/python -m benchmarks.learning --output /x/page.md", "date": "2026-01-02"}
+    numbers = {"seed": 3407, "warmups": 3, "repeats": 7, "budget": None, "quick": False, "interrupted": False, "kept_memory": False}
+    found = [row("original", [0.2, 0.1, 0.3, 0.4, 0.5]), row("floor", [0.01], 0, "large")] if rows is None else rows
+    return {**head, "machine": machine, "device": device, **numbers, "rows": found, "growth": []}
+
+
+def stored(path: Path, *runs: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"format": 1, "runs": {f"{number}": each for number, each in enumerate(runs)}}))
+    return path
+
+
+def test_what_is_kept(tmp_path: Path) -> None:
+    (record,) = records_of_costs(stored(tmp_path / "a.json", run()))
+    assert (record.name, record.record) == ("local-costs-cpu", "cost")
+    assert record.title == "Cost of the learning step on the CPU, B = 32, K = 1000, p = 1024"
+    assert record.one("cost") == {
+        "kind": "cost",
+        "method": "original",
+        "published_name": "Original recurrence",
+        "median_ms": pytest.approx(300),
+        "low_ms": pytest.approx(200),
+        "high_ms": pytest.approx(400),
+        "peak_mib": 3.0,
+        "repetitions": 5,
+        "note": "",
+    }
+    assert record.facts["size"] == {"batch": 32, "classes": 1000, "dim": 1024}
+    assert record.facts["date"] == "2026-01-02"
+    assert record.command == "python -m benchmarks.learning --output page.md"
+
+
+def test_protocols_and_devices_have_names_of_their_own(tmp_path: Path) -> None:
+    path = stored(tmp_path / "a.json", run(), run("paper", "cuda:1"), run(rows=[row("floor", [1.0], setting="large")]))
+    assert [record.name for record in records_of_costs(path)] == ["local-costs-cpu", "local-costs-cuda-paper"]
+
+
+def test_one_repetition_and_none(tmp_path: Path) -> None:
+    rows = [row("floor", [0.5]), row("consistent", [], None, note="out of memory")]
+    one, none = records_of_costs(stored(tmp_path / "a.json", run(rows=rows)))[0].lines
+    assert (one["low_ms"], one["median_ms"], one["high_ms"]) == (500, 500, 500)
+    assert one["published_name"] is None
+    assert (none["median_ms"], none["peak_mib"], none["note"]) == (None, None, "out of memory")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read as a record of costs"),
+        ('{"format": 2, "runs": {}}', "must have format 1 and runs"),
+        ("[]", "must have format 1 and runs"),
+        ('{"format": 1, "runs": {"a": {"rows": [{"setting": "paper"}]}}}', "is missing"),
+        ('{"format": 1, "runs": {}}', "has nothing of the setting 'paper'"),
+    ],
+)
+def test_other_files(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(RecordError, match=message):
+        records_of_costs(tmp_path / "a.json")
+
+
+def test_the_documented_measurement(tmp_path: Path) -> None:
+    """The file behind the documentation has a row for each of the paper's, and gives the same bytes twice."""
+    first = records_of_costs(DOCUMENTED)
+    assert {line["published_name"] for line in first[0].lines if line["published_name"]} == set(PUBLISHED.values())
+    a, b = (write(tmp_path / name, records[0]).read_bytes() for name, records in (("a", first), ("b", records_of_costs(DOCUMENTED))))
+    assert a == b
