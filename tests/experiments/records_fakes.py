@@ -35,6 +35,9 @@ def recipe(method: str = "patt", **changed: Any) -> dict[str, Any]:
     return {**plain, **changed}
 
 
+CONTROLS = (("consistent", "arfr"), ("arfr", "paired"))
+
+
 def fork(start: str = "random", updates: int = 1000) -> Record:
     """Two forks that behave like the paper's: gaps of some thousandths, distances that grow with the root of the updates."""
     draw = Random(f"fork {start}")
@@ -44,7 +47,7 @@ def fork(start: str = "random", updates: int = 1000) -> Record:
     lines = to_lines("probe", (_probe(step, trained, draw) for step in probes))
     marks = [0, 1, 2, 5, *range(10, updates + 1, 10)]
     lines += to_lines("distance", (_distance(step, branch, trained, draw) for step in marks for branch in branches[1:]))
-    lines += to_lines("control", (_control(step, trained, draw) for step in marks))
+    lines += to_lines("control", (_control(step, pair, trained, draw) for step in marks for pair in CONTROLS))
     lines += to_lines("loss", (_loss(step, branch, trained, draw) for step in range(10, updates + 1, 10) for branch in branches))
     lines += to_lines("end", [{"step": updates, "minutes": 21.5}])
     facts = {
@@ -95,9 +98,11 @@ def _distance(step: int, branch: str, trained: bool, draw: Random) -> dict[str, 
     }
 
 
-def _control(step: int, trained: bool, draw: Random) -> dict[str, Any]:
-    apart = {key: value / 3 for key, value in _distance(step, "paired", trained, draw).items() if key not in ("step", "branch")}
-    return {"step": step, "between": ["arfr", "paired"], **apart}
+def _control(step: int, pair: tuple[str, str], trained: bool, draw: Random) -> dict[str, Any]:
+    """A third of the distance of a branch, and nothing between AR/FR and paired."""
+    part = 0.0 if pair == CONTROLS[1] else 1 / 3
+    apart = {key: value * part for key, value in _distance(step, "paired", trained, draw).items() if key not in ("step", "branch")}
+    return {"step": step, "between": list(pair), **apart}
 
 
 def _loss(step: int, branch: str, trained: bool, draw: Random) -> dict[str, Any]:

@@ -151,10 +151,13 @@ def test_replay_sees_what_is_off(cells: dict[str, float], off: int, tmp_path: Pa
     assert "702,538 parameters, optimizer adam" in table.notes[0]
 
 
-def test_forks_have_a_row_for_every_branch_and_the_control(records: Records) -> None:
+BRANCHES = ("consistent", "arfr", "paired")
+
+
+def test_forks_have_a_row_for_every_branch_and_the_controls(records: Records) -> None:
     table = captured.fork_summary(records)
     assert [(row["start"], row["branch"]) for row in table.rows] == [
-        (start, branch) for start in ("random", "trained") for branch in ("consistent", "arfr", "paired", "arfr from paired")
+        (start, branch) for start in ("random", "trained") for branch in (*BRANCHES, "arfr from consistent", "paired from arfr")
     ]
     first = table.rows[0]
     record = fork("random")
@@ -165,9 +168,11 @@ def test_forks_have_a_row_for_every_branch_and_the_control(records: Records) -> 
     late = [line["total"] for line in record.of("loss") if line["branch"] == "consistent"][-10:]
     assert first["loss"] == pytest.approx(sum(late) / 10, rel=1e-12)
     assert (first["probes"], first["equal"]) == (43, 43)
-    control = record.of("control")[-1]
-    assert table.rows[3]["parameter_distance"] == control["parameter"]
-    assert f"random start {last['parameter']:.3f} and {control['parameter']:.3f}" in "".join(table.notes)
+    control = [line for line in record.of("control") if line["between"] == ["consistent", "arfr"]][-1]
+    assert [row["parameter_distance"] for row in table.rows[3:5]] == [control["parameter"], 0]
+    notes = "".join(table.notes)
+    assert f"{last['parameter']:.3f} and {control['parameter']:.3f} in the end" in notes
+    assert 'random start, "paired from arfr": equal in every bit after each of 1000 updates' in notes
     assert sum("Scaled down" in note for note in table.notes) == 1  # two forks of one system
 
 

@@ -51,11 +51,13 @@ def test_a_loss_with_a_bank_passes_it_on(features):
     losses = [pg.ProCoLoss(CLASSES, DIM, normalize=False, scalar_dtype=dtype) for dtype in (None, torch.float64)]
     losses[1].bank.load_state_dict(losses[0].bank.state_dict())
     plain, mixed = (loss(features, labels) for loss in losses)
-    assert mixed.dtype == torch.float32 and not torch.equal(plain, mixed)
+    assert mixed.dtype == torch.float32
+    assert not torch.equal(plain, mixed)
     torch.testing.assert_close(plain, mixed, rtol=1e-5, atol=1e-5)
     scores = losses[1].scores(features)
     expected = pg.vmf_scores(features, losses[1].bank, scalar_dtype=torch.float64)
-    assert torch.equal(scores, expected) and not torch.equal(scores, losses[0].scores(features))
+    assert torch.equal(scores, expected)
+    assert not torch.equal(scores, losses[0].scores(features))
     soft = torch.nn.functional.one_hot(labels, CLASSES).float()
     torch.testing.assert_close(losses[1].soft(features, soft), torch.nn.functional.cross_entropy(scores, soft), rtol=1e-6, atol=0)
 

@@ -376,7 +376,8 @@ def collect(
 @app.command()
 def fork(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe, to fork from random weights, and then from where its first branch has come.", show_default=False)
+        str | None,
+        typer.Argument(help="A recipe, to fork from random weights, and then from where its first branch has come.", show_default=False),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="Fork from a checkpoint of this run instead.", metavar="RUN", show_default=False)

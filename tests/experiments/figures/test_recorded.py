@@ -74,7 +74,7 @@ def test_trajectory_draws_both_starts(plt: Any, tables: dict[str, Table]) -> Non
     assert list(thick[0].get_ydata()) == [line["parameter"] for line in wanted]
     assert list(thick[1].get_ydata()) == [line["feature"] for line in wanted]
     legend = [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
-    assert legend == ["consistent", "arfr", "paired", "arfr from paired", "parameters", "features"]
+    assert legend == ["consistent", "arfr", "paired", "arfr from consistent", "parameters", "features"]
 
 
 def test_trajectory_of_one_start_and_a_probe_that_differs(plt: Any, tmp_path: Path) -> None:

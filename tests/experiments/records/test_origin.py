@@ -46,6 +46,7 @@ def test_without_a_command_that_of_this_process(monkeypatch: pytest.MonkeyPatch)
         (["pairgrad", "train", "-o", "/x/y/runs", "--seed", "1"], "pairgrad train -o runs --seed 1"),
         (["pairgrad", "collect", "/x/runs/a", "--records", "/x/records"], "pairgrad collect a --records records"),
         (["pairgrad", "train", "--set", "optimizer.lr=0.1"], "pairgrad train --set optimizer.lr=0.1"),
+        (["pairgrad", "train", "--set", "data.outliers=/x/y.npy"], "pairgrad train --set data.outliers=y.npy"),
     ],
 )
 def test_commands_have_no_absolute_paths(given: list[str], wanted: str) -> None:

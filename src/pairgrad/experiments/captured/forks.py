@@ -11,7 +11,7 @@ from pairgrad.experiments.records import Line, Record, Records
 from pairgrad.experiments.table import Cell, Check, Column, Row, Table, number
 
 _TITLE = "Forks of a PATT run: local gaps and what becomes of them"
-CONTROL = "arfr from paired"
+CONTROL = "arfr from consistent"  # two coherent branches, whose gradients at one state agree to rounding and the bound of AR/FR
 LABEL = "fig:patt-trajectory"
 
 
@@ -27,7 +27,7 @@ def fork_summary(records: Records) -> Table:
             '"original" branch: at how many "consistent" has the same scores and loss in every bit; the largest difference of the loss of '
             "the others; and the gap of the gradient, medians: length of the difference from the consistent gradient over its length, of "
             'the supplied one in the row "consistent", of the branch\'s own in the others; left: what the best factor for the whole '
-            'leaves. In the end: distance from the "original" branch (in the last row of a start, of "arfr" from "paired"), over its '
+            'leaves. In the end: distance from the "original" branch (in the last rows of a start, between coherent branches), over its '
             "length, of parameters and of features of fixed images, and the mean of 1 - cos of these features; mean total loss of the last "
             "tenth of the updates."
         ),
@@ -69,31 +69,40 @@ def _of_the_order(gap: float) -> bool:
 
 def _rows(start: str, record: Record) -> list[Row]:
     rows = [_row(start, record, branch) for branch in record.facts["branches"] if branch != "original"]
-    if apart := controls(record):
-        rows.append({**dict.fromkeys(rows[0]), "start": start, "branch": CONTROL, **_distances(apart[-1])})
+    for name, lines in controls(record).items():
+        rows.append({**dict.fromkeys(rows[0]), "start": start, "branch": name, **_distances(lines[-1])})
     return rows
 
 
-def controls(record: Record) -> list[Line]:
-    """Distances between two coherent branches that differ by rounding, where there are any."""
-    return [line for line in record.lines if line["kind"] == "control"]
+def controls(record: Record) -> dict[str, list[Line]]:
+    """Distances between two coherent branches that differ by rounding, where there are any, by what is measured from what."""
+    found: dict[str, list[Line]] = {}
+    for line in record.lines:
+        if line["kind"] == "control":
+            reference, branch = line["between"]
+            found.setdefault(f"{branch} from {reference}", []).append(line)
+    return found
 
 
 def control_note(found: dict[str, Record]) -> tuple[str, ...]:
-    """How far the consistent branch is from the original one in the end, in distances of the control."""
+    """How far the branches are apart that share a backward, beside those that do not: after the first update, and in the end."""
     texts = []
     for start, record in found.items():
-        if apart := controls(record):
-            own = [line for line in record.of("distance") if line["branch"] == "consistent"][-1]["parameter"]
-            rounding = apart[-1]["parameter"]
-            texts.append(f"{start} start {own:.3f} and {rounding:.3f}")
+        for name, lines in controls(record).items():
+            if not any(line["parameter"] for line in lines):
+                texts.append(f'{start} start, "{name}": equal in every bit after each of {lines[-1]["step"]} updates')
+            elif name == CONTROL:
+                own = [line for line in record.of("distance") if line["branch"] == "consistent"]
+                texts.append(
+                    f'{start} start, "consistent from original" and "{name}": {own[0]["parameter"]:.1e} and {lines[0]["parameter"]:.1e} after the '
+                    f"first update, {own[-1]['parameter']:.3f} and {lines[-1]['parameter']:.3f} in the end"
+                )
     if not texts:
         return ()
     return (
-        'Control: "arfr" and "paired" are both coherent, and their slopes agree within the bound of AR/FR, 5e-9 at p = 512: what separates '
-        "their branches began that small, and training amplifies it like any other difference. Distance of "
-        'parameters in the end, of "consistent" from "original" and of "arfr" from "paired": '
-        f"{'; '.join(texts)}.",
+        "Control: coherent branches have gradients that agree to rounding and to the bound of AR/FR at one state, and training amplifies that "
+        "too, like any other difference: what belongs to the backward rule is what exceeds it. "
+        f"Distances of parameters: {'; '.join(texts)}.",
     )
 
 

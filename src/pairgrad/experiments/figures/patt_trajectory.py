@@ -43,7 +43,7 @@ def read(records: Records) -> Table:
             "every bit, with respect to the features (vMF loss) and to all parameters (total loss); hollow: what the best overall factor "
             "leaves. Right: distances from the original branch after separate updates, over its length, of the parameters and of features of fixed "
             'images; thick "consistent", which differs in its backward alone, thin "arfr" and "paired", which replace value and slope '
-            "together; grey, as a control, how far these two are from each other. "
+            "together; grey, as a control, how far apart coherent branches are that differ by rounding alone. Both axes are logarithmic on the right. "
             f'Distances of "consistent" in the end: {distances}. The paper prints no distances and speaks of substantial separation.'
         ),
         label=LABEL,
@@ -62,9 +62,11 @@ def read(records: Records) -> Table:
 
 def _rows(start: str, record: Record) -> list[Row]:
     rows = [_row(start, "probe", line["step"], **{key: line[key] for key in _PROBE}) for line in record.of("probe")]
-    for line in (*record.of("distance"), *controls(record)):
+    measured = [(line["branch"], line) for line in record.of("distance")]
+    measured += [(name, line) for name, lines in controls(record).items() for line in lines]
+    for branch, line in measured:
         distances = {key: line[key.removesuffix("_distance")] for key in _DISTANCE}
-        rows.append(_row(start, "distance", line["step"], line.get("branch", CONTROL), **distances))
+        rows.append(_row(start, "distance", line["step"], branch, **distances))
     return rows
 
 
@@ -80,7 +82,7 @@ def _last(rows: list[Row], start: str) -> Row:
 def draw(plt: Any, table: Table) -> Any:
     starts = [start for start in _STARTS if start in table.column("start")]
     size = (12.0, 3.3 * len(starts) + 1.2)
-    figure, panels = plt.subplots(len(starts), 2, figsize=size, squeeze=False, sharex=True, sharey="col", layout="constrained")
+    figure, panels = plt.subplots(len(starts), 2, figsize=size, squeeze=False, sharex="col", sharey="col", layout="constrained")
     for start, (left, right) in zip(starts, panels, strict=True):
         rows = [row for row in table.rows if row["start"] == start]
         probes = [row for row in rows if row["part"] == "probe"]
@@ -122,13 +124,14 @@ def _distances(axes: Any, rows: list[Row]) -> None:
         steps = [number(row, "step") for row in own]
         for key, line in (("parameter_distance", "-"), ("feature_distance", "--")):
             axes.plot(steps, [number(row, key) or math.nan for row in own], ls=line, **_style(branch))
+    axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylabel("relative distance")
 
 
 def _ordered(rows: Iterable[Row]) -> list[str]:
     """The branches that there are, the consistent one last, on top of the others."""
-    found = {str(row["branch"]) for row in rows if row["branch"] is not None}
+    found = {str(row["branch"]) for row in rows if row["branch"] is not None and row["parameter_distance"]}
     return [*sorted(found - set(_BRANCHES)), *(name for name in _BRANCHES if name in found)]
 
 

@@ -37,10 +37,16 @@ def typed(command: Sequence[str]) -> str:
         elif before in _PATHS or PurePath(word).is_absolute():
             words.append(PurePath(word).name)
         else:
-            option, equals, value = word.partition("=")
-            words.append(f"{option}={_PATHS[option] or PurePath(value).name}" if equals and option in _PATHS else word)
+            words.append(_setting(word))
         before = word
     return " ".join(words)
+
+
+def _setting(word: str) -> str:
+    option, equals, value = word.partition("=")
+    if equals and (option in _PATHS or PurePath(value).is_absolute()):
+        return f"{option}={_PATHS.get(option) or PurePath(value).name}"
+    return word
 
 
 def _program(path: str) -> str:
