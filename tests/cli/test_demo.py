@@ -41,7 +41,7 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
         "The raw ratio at x = 1e9: odd orders grow, even orders vanish",
         "Single numbers",
         "Depth, certificate and measured time",
-        "Only the backward rule changed: same scores, same losses, other gradients",
+        "Synthetic states, only the backward rule changed: same scores, same losses, other gradients",
     )
     places = [printed.index(title) for title in titles]
     assert places == sorted(places)

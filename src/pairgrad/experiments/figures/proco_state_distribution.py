@@ -27,8 +27,8 @@ def read(records: Records) -> Table:
         title=_TITLE,
         caption=(
             "Absolute differences between the supplied slope and the derivative of the finite potential at M = 2 nu over a ProCo run "
-            f"({short(record)}). Boxes: quartiles and median; whiskers: extrema; above each box the share of values above "
-            f"{published.PROCO_SCALE:g}, the dashed line; values below {FLOOR:g} are drawn at that floor. The paper shows CIFAR-100-LT "
+            f"({short(record)}). Boxes: quartiles and median; whiskers: extrema; above a box the share of values above "
+            f"{published.PROCO_SCALE:g}, the dashed line, if there are any; values below {FLOOR:g} are drawn at that floor. The paper shows CIFAR-100-LT "
             f"queries, of which {published.PROCO_FIRST_BATCH.text} % are above the line in the first batch and hardly any late in "
             "training, ImageNet queries, and iNaturalist class banks; here are the queries and the bank of one run."
         ),
@@ -42,7 +42,7 @@ def draw(plt: Any, table: Table) -> Any:
         _boxes(axes, rows, colour)
         counts = sorted({int(number(row, "count")) for row in rows})
         each = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-        axes.set_title(f"{title}: {each} per capture\n(above each box: the share above $10^{{-6}}$)")
+        axes.set_title(f"{title}: {each} per capture\n(above a box: the share above $10^{{-6}}$, if any)")
     panels[0].set_ylabel("|supplied slope $-$ derivative of the value|")
     open_axes(*panels)
     return figure
@@ -64,8 +64,8 @@ def _boxes(axes: Any, rows: list[Row], colour: str) -> None:
     )
     many = len(rows) > _WORDS
     for place, (row, box) in enumerate(zip(rows, boxes, strict=True)):
-        share = f"{number(row, 'above'):.1%}"
-        axes.text(place, box["whishi"] * 2.5, share, ha="center", va="bottom", fontsize=7.5 if many else 9, rotation=90 * many)
+        share = f"{number(row, 'above'):.1%}" if number(row, "above") else ""
+        axes.text(place, box["whishi"] * 2.5, share, ha="center", va="bottom", fontsize=9)
     axes.axhline(published.PROCO_SCALE, color=VERMILION, ls="--", lw=1.2)
     axes.axhline(FLOOR, color=GREY, lw=0.8, zorder=1)
     axes.set_yscale("log")
