@@ -53,7 +53,8 @@ def test_from_a_run_and_from_a_fork(forks, tmp_path):
     run = invoke("train", "digits-lt", *SMALL, "--monitor-every", "0", "--stop-at", "3", "--output", str(tmp_path), "-q")
     assert run.exit_code == 0
     for source, step in ((tmp_path / "digits-lt-paired-seed3407", 3), (output / f"{NAME}-random", 4)):
-        result = invoke("fork", "--from", str(source), *PLAN, "--output", str(tmp_path / f"forks{step}"), "-q")
+        arguments = ("--from", str(source), *PLAN, "--set", "epochs=3", "--output", str(tmp_path / f"forks{step}"), "-q")
+        result = invoke("fork", *arguments)
         assert result.exit_code == 0, result.output
         assert read(tmp_path / f"forks{step}" / f"{NAME}-trained.jsonl").facts["start_step"] == step
 
@@ -68,7 +69,8 @@ def test_from_a_run_and_from_a_fork(forks, tmp_path):
         (("--from", "nowhere"), "is nowhere the directory of a run"),
         (("digits-lt", "--branch", "origin"), "origin"),
         (("digits-lt", "--branch", "consistent"), "original first"),
-        (("digits-lt", "--updates", "5000"), "--set epochs="),
+        (("digits-lt", "--updates", "200"), "two forks of 200 updates go beyond the 320 updates of digits-lt: --set epochs=101 or more"),
+        (("digits-lt", "--updates", "500", "--no-second"), "a fork of 500 updates after update 0 goes beyond"),
         (("digits-lt", "--seed", "-1"), "--seed must be from 0"),
         (("digits-lt", "--updates", "5", "--probes", "9"), "--probes must be from 2"),
     ],
@@ -78,3 +80,17 @@ def test_what_cannot_be_started(arguments, expected, tmp_path):
     assert result.exit_code == 2
     assert expected in " ".join((result.output + (result.stderr or "")).split())
     assert "Traceback" not in result.output
+
+
+def test_forks_are_collected_by_their_directory(forks, tmp_path):
+    output, _ = forks
+    result = invoke("collect", str(output / f"{NAME}-random"), "--records", str(tmp_path))
+    assert result.exit_code == 0
+    assert (tmp_path / f"{NAME}-random.jsonl").read_bytes() == (output / f"{NAME}-random.jsonl").read_bytes()
+
+
+def test_another_batch_size_cannot_go_on_from_a_state(forks, tmp_path):
+    output, _ = forks
+    result = invoke("fork", "--from", str(output / f"{NAME}-random"), *PLAN, "--set", "batch_size=16", "--output", str(tmp_path))
+    assert result.exit_code == 2
+    assert "a fork cannot start from this state" in " ".join((result.output + (result.stderr or "")).split())

@@ -99,8 +99,8 @@ def _distance(step: int, branch: str, trained: bool, draw: Random) -> dict[str, 
 
 
 def _control(step: int, pair: tuple[str, str], trained: bool, draw: Random) -> dict[str, Any]:
-    """A third of the distance of a branch, and nothing between AR/FR and paired."""
-    part = 0.0 if pair == CONTROLS[1] else 1 / 3
+    """A third of the distance of a branch, to which it grows in a hundred updates; and nothing between AR/FR and paired."""
+    part = 0.0 if pair == CONTROLS[1] else min(step, 100) / 300
     apart = {key: value * part for key, value in _distance(step, "paired", trained, draw).items() if key not in ("step", "branch")}
     return {"step": step, "between": list(pair), **apart}
 

@@ -193,6 +193,20 @@ def test_forks_see_what_is_off(cells: dict[str, float], off: int, tmp_path: Path
     assert "in 42 of 43" in table.checks[off].text
 
 
+@pytest.mark.parametrize(("step", "parameter", "held"), [(1, 0.0, True), (1, 1e-3, False), (2, 1e-3, True)])
+def test_forks_must_part_further_than_the_control_after_the_first_update(step: int, parameter: float, held: bool, tmp_path: Path) -> None:
+    record = fork("trained")
+    at = [number for number, line in enumerate(record.of("control")) if line["step"] == step and line["between"][0] == "consistent"]
+    table = captured.fork_summary(stored(tmp_path, changed(record, "control", at[0], parameter=parameter)))
+    assert table.checks[4].held is held
+
+
+def test_a_distance_that_does_not_grow_is_none_that_parted(tmp_path: Path) -> None:
+    record = fork("trained")
+    last = max(number for number, line in enumerate(record.of("distance")) if line["branch"] == "consistent")
+    assert not captured.fork_summary(stored(tmp_path, changed(record, "distance", last, parameter=1e-9))).checks[4].held
+
+
 def test_one_fork_alone_and_a_short_one(tmp_path: Path) -> None:
     table = captured.fork_summary(stored(tmp_path, _without(fork("random", updates=100), "control")))
     assert table.column("start") == ["random"] * 3
@@ -224,6 +238,12 @@ def test_forks_of_two_systems_are_told_apart(tmp_path: Path) -> None:
     assert ["seed 3407" in notes[0], "seed 1 " in notes[0], "seed 1 " in notes[1]] == [True, False, True]
 
 
+def test_a_later_defect_is_seen(tmp_path: Path) -> None:
+    table = captured.proco_states(stored(tmp_path, changed(states(), "capture", 4, above=0.01, maximum=2e-5)))
+    assert [check.held for check in table.checks] == [True, False]
+    assert "the largest 2.0e-05" in table.checks[1].text
+
+
 def test_states(records: Records, tmp_path: Path) -> None:
     table = captured.proco_states(records)
     assert table.column("what") == ["queries", "bank"] * 5
@@ -231,7 +251,7 @@ def test_states(records: Records, tmp_path: Path) -> None:
     assert "(23%; published 23 %)" in table.checks[0].text
     assert "| 23.1% | 23 % |" in to_markdown(table)
     assert "p = 128, temperature 0.1" in table.notes[0]
-    assert "ImageNet queries and of the iNaturalist class bank are not run" in table.notes[1]
+    assert "ImageNet queries and of the iNaturalist class bank are not run" in table.notes[2]
     none = captured.proco_states(stored(tmp_path / "none", changed(states(), "capture", 0, above=0.0)))
     late = captured.proco_states(stored(tmp_path / "late", changed(states(), "capture", 8, above=0.01)))
     assert (held(none), held(late)) == ([False, True], [True, False])

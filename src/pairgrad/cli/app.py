@@ -72,7 +72,9 @@ _Records = Annotated[
 @app.command()
 def tables(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the CSV and Markdown files.")] = Path("pairgrad-tables"),
-    only: Annotated[list[str] | None, typer.Option("--only", help="Name of a table; repeat for several.", metavar="NAME")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Name of a table, or its label in the paper; repeat for several.", metavar="NAME")
+    ] = None,
     records: _Records = None,
 ) -> None:
     """Make the paper's tables, from records or computed on the spot, and set the published numbers beside them."""
@@ -85,7 +87,9 @@ def tables(
 @app.command()
 def figures(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the pictures and their data.")] = Path("pairgrad-figures"),
-    only: Annotated[list[str] | None, typer.Option("--only", help="Name of a figure; repeat for several.", metavar="NAME")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Name of a figure, or its label in the paper; repeat for several.", metavar="NAME")
+    ] = None,
     records: _Records = None,
 ) -> None:
     """Draw the paper's figures anew, from records or computed on the spot, as SVG, PNG and PDF, each with its data and its caption."""
@@ -414,7 +418,7 @@ def fork(
         from pairgrad.cli.train import seeds_of
         from pairgrad.experiments.forks import Plan
 
-        _known_realizations(branch)
+        _known_realizations(branch, "--branch")
         seeds_of(None if seed is None else [seed])
         request = command.Request(
             recipe=recipe,
@@ -505,10 +509,10 @@ def _reported(command: str) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _known_realizations(given: list[str] | None) -> None:
+def _known_realizations(given: list[str] | None, option: str = "--realization") -> None:
     import pairgrad
 
     known = [r.name for r in pairgrad.realizations() if r.name != "reference"]
     for name in given or ():
         if name not in known:
-            raise typer.BadParameter(f"--realization must be one of {', '.join(known)}, got {name!r}")
+            raise typer.BadParameter(f"{option} must be one of {', '.join(known)}, got {name!r}")

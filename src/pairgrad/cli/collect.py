@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from pairgrad.cli.output import prepare
+from pairgrad.experiments.forks.record import fork_record, is_fork
 from pairgrad.experiments.records import Record, RecordError, read, write
 from pairgrad.experiments.records.costs import records_of_costs
 from pairgrad.experiments.records.runs import record_of_run
+from pairgrad.experiments.runs import RunDirectory
 
 _KINDS = ("run", "fork", "frozen", "states", "cost", "times")
 
@@ -39,7 +41,8 @@ def run(paths: Sequence[Path], directory: Path, console: Console) -> None:
 def _records(path: Path) -> list[Record]:
     """Those of a run's directory, of a file of the benchmark, or the one that the file is."""
     if path.is_dir():
-        return [record_of_run(path)]
+        run = RunDirectory.open(path)
+        return [fork_record(run) if is_fork(run.facts) else record_of_run(path)]
     if path.suffix == ".json":
         return records_of_costs(path)
     if not path.exists():

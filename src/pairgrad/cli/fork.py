@@ -65,12 +65,25 @@ def run(request: Request, console: Console) -> int:
     for note in (*beginning.recipe.notes, *benchmark.notes):
         tell(console, Text(f"note: {note}", style="dim"))
     recipe, seed = beginning.recipe, beginning.seed
+    twice = beginning.state is None and request.second
+    if twice:
+        _check_length(recipe, benchmark, request.plan)
     start = random_start(recipe, benchmark, seed) if beginning.state is None else trained_start(beginning.state)
     code, state = _run(recipe, benchmark, seed, start, request, device, console)
-    if code or beginning.state is not None or not request.second:
+    if code or not twice:
         return code
     code, _ = _run(recipe, benchmark, seed, trained_start(state), request, device, console)
     return code
+
+
+def _check_length(recipe: Recipe, benchmark: Benchmark, plan: Plan) -> None:
+    """That the second fork fits into the recipe as well, before an hour goes into the first."""
+    per_epoch = len(benchmark.train) // recipe.batch_size
+    if 2 * plan.updates >= recipe.epochs * per_epoch:
+        raise SettingError(
+            f"two forks of {plan.updates} updates go beyond the {recipe.epochs * per_epoch} updates of {recipe.name}: "
+            f"--set epochs={2 * plan.updates // max(per_epoch, 1) + 1} or more, fewer --updates, or --no-second"
+        )
 
 
 def _beginning(request: Request) -> _Beginning:
@@ -82,21 +95,22 @@ def _beginning(request: Request) -> _Beginning:
         recipe = changed(recipe_named(request.recipe), request.settings)
         return _Beginning(recipe, recipe.seed if request.seed is None else request.seed, None)
     assert request.source is not None
-    if request.settings or request.seed is not None:
-        raise SettingError("--set and --seed are those of the run with --from: leave them out")
+    if request.seed is not None:
+        raise SettingError("--seed is that of the run with --from: leave it out")
     facts = RunDirectory.open(request.source).facts
     if is_fork(facts):
-        state = _newest(request.source, request.step)["branches"][facts["branches"][0]]
-        return _Beginning(from_data(facts["recipe"]), facts["seed"], state)
+        if request.step is not None:
+            raise SettingError("--step chooses a checkpoint of a run; of a fork, where its first branch has come to is taken: leave it out")
+        state = _newest(request.source)["branches"][facts["branches"][0]]
+        return _Beginning(changed(from_data(facts["recipe"]), request.settings), facts["seed"], state)
     trained = Trained.open(request.source, request.step)
-    return _Beginning(trained.recipe, trained.seed, trained.state)
+    return _Beginning(changed(trained.recipe, request.settings), trained.seed, trained.state)
 
 
-def _newest(path: Path, step: int | None) -> dict[str, Any]:
+def _newest(path: Path) -> dict[str, Any]:
     found = RunDirectory.open(path).latest(lambda _: None)
-    if found is None or step not in (None, found.step):
-        there = "none" if found is None else str(found.step)
-        raise RunError(f"{path} has {there} of the checkpoints of a fork, and update {step or 'any'} is asked for")
+    if found is None:
+        raise RunError(f"{path} has no checkpoint that is whole: run the command that made it again")
     return found.state
 
 

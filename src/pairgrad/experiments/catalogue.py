@@ -43,7 +43,7 @@ from pairgrad.experiments.figures import (
 from pairgrad.experiments.figures import complexity as complexity_figure
 from pairgrad.experiments.paper_items import PAPER, named
 from pairgrad.experiments.published import DIMENSIONS
-from pairgrad.experiments.records import Records
+from pairgrad.experiments.records import RecordError, Records
 from pairgrad.experiments.table import Table, Tick
 
 Item = TypeVar("Item")
@@ -72,7 +72,12 @@ class RecordedTable:
     steps: int = 1
 
     def table(self, tick: Tick, records: Records) -> Table:
-        table = self.read(records)
+        try:
+            table = self.read(records)
+        except (KeyError, IndexError, TypeError) as error:
+            raise RecordError(
+                f"a record in {records.directory} has not what its kind has ({type(error).__name__}: {error}): make it again with this version of pairgrad"
+            ) from error
         tick()
         return table
 

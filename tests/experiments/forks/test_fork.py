@@ -1,5 +1,6 @@
 """Forks: branches on the same tensors, measured, interrupted and taken up again."""
 
+import copy
 import json
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from pairgrad.experiments.forks import Fork, Plan, fork_record, random_start, trained_start
 from pairgrad.experiments.forks.distance import Place
 from pairgrad.experiments.forks.fork import same_start
-from pairgrad.experiments.records import read, write
+from pairgrad.experiments.records import RecordError, read, write
 from pairgrad.experiments.runs import RunError, RunMismatch
 from pairgrad.experiments.settings import SettingError
 from tests.experiments.training.small import advanced, different, digits, recipe, trainer
@@ -139,6 +140,45 @@ def test_a_second_fork_begins_where_the_first_branch_ended(whole):
     assert second.name == "fork-digits-lt-seed1-trained"
     assert different(second.first.state()["network"], subject.first.state()["network"]) == []
     assert second.first.step == 6
+
+
+def test_branches_of_a_trained_start_are_what_training_alone_would_be(whole):
+    """Nothing is shared: a state that is loaded twice must not become one state, the moments of the optimizer least of all."""
+    subject, _, _ = whole
+    state = subject.first.state()
+    untouched = copy.deepcopy(state)
+    second = fork(updates=3, probes=2, start=trained_start(state))
+    pointers = [
+        {value.data_ptr() for moments in trainer.optimizer.state.values() for value in moments.values() if isinstance(value, torch.Tensor)}
+        for trainer in second.branches.values()
+    ]
+    assert not pointers[0] & pointers[1]
+    for _ in range(3):
+        batch = second.first.batches.batch(second.start.step + second.step)
+        for branch in second.branches.values():
+            branch.update(batch)
+        second.step += 1
+    for name, branch in second.branches.items():
+        alone = trainer("patt", name)
+        alone.load(untouched)
+        assert different(advanced(alone, 3).state()["network"], branch.state()["network"]) == []
+    assert different(state, untouched) == []
+
+
+def test_a_fork_whose_branches_differ_at_the_start_is_refused(monkeypatch):
+    from pairgrad.experiments.forks import fork as module
+
+    monkeypatch.setattr(module, "same_start", lambda branches: False)
+    with pytest.raises(RuntimeError, match="do not begin at the same state"):
+        fork()
+
+
+def test_an_unfinished_fork_has_no_record(tmp_path):
+    subject = fork()
+    with subject.directory(tmp_path) as directory:
+        directory.record.write("loss", 1, time=0.0, branch="original", total=1.0, vmf=1.0, accuracy=0.5)
+        with pytest.raises(RecordError, match="is not finished"):
+            fork_record(directory)
 
 
 def test_another_start_is_another_fork(whole, tmp_path):

@@ -59,8 +59,8 @@ def captured_audit(records: Records) -> Table:
             stand_in(record, "resnet18", "cifar100-lt"),
             f"In the captured views r/nu is from {low:.2f} to {high:.2f}, features have lengths from {short:.2f} to {long:.2f}, and "
             f"{capped[0]} of {capped[1]} class concentrations are at the cap. The slopes depend on r/nu alone; the error of a score is "
-            "that of the slope over the way from kappa to r, so it grows with the length of the features. AR/FR errs most where "
-            "concentrations are small, and at the cap by no more than rounding.",
+            "that of the slope over the way from kappa to r, so it grows with the length of the features. Scores are compared from the same "
+            "squared radii in float64, so that the rounding of the geometry is not in them.",
             *others(records, record),
         ),
     )

@@ -85,7 +85,7 @@ def precision_geometry(records: Records) -> Table:
     """`"original"` against `"consistent"` on one captured view, in both precisions and both geometries."""
     label = "app:mechanism-protocol"
     record = frozen(records, _CROSSED, label)
-    keys = ("precision", "geometry", "step", "view", "score", "loss", "relative", "largest", "defect")
+    keys = ("precision", "geometry", "step", "view", "score", "loss", "relative", "largest")
     rows = tuple({key: line[key] for key in keys} for line in record.of("cross"))
     cells = {(row["precision"], row["geometry"]) for row in rows}
     relative = [number(row, "relative") for row in rows]
@@ -95,7 +95,7 @@ def precision_geometry(records: Records) -> Table:
         caption=(
             'Differences between "original" and "consistent" on the same captured view, with radii in float32 or float64, through the '
             "expanded (batch, classes, dim) tensor or from one matrix product: largest score, mean loss, feature gradient of the mean "
-            "loss (relative to the consistent one, and largest coordinate), and largest |supplied slope - derivative|."
+            "loss (relative to the consistent one, and largest coordinate)."
         ),
         label=label,
         columns=(
@@ -107,7 +107,6 @@ def precision_geometry(records: Records) -> Table:
             Column("loss", "loss difference", ".1e"),
             Column("relative", "gradient, relative", ".4e"),
             Column("largest", "gradient, max", ".3e"),
-            Column("defect", "max defect", ".3e"),
         ),
         rows=rows,
         checks=(

@@ -121,7 +121,7 @@ def _backbone(recipe: Mapping[str, Any]) -> str:
 
 def counted(text: str, held: Sequence[bool]) -> Check:
     """A check of every row: held if all do, and says how many."""
-    return Check(f"{text} in {sum(held)} of {len(held)}", all(held))
+    return Check(f"{text} in {sum(held)} of {len(held)}", bool(held) and all(held))
 
 
 def near(ours: float, printed: Printed, share: float = 0.01) -> bool:

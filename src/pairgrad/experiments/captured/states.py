@@ -69,8 +69,10 @@ def _first(line: Line) -> bool:
 
 def state_checks(record: Record) -> tuple[Check, ...]:
     """What the paper says of the first batch and of late states."""
-    queries = [line for line in record.of("capture") if line["what"] == "queries"]
-    last = max(queries, key=lambda line: line["step"])
+    captures = record.of("capture")
+    queries = [line for line in captures if line["what"] == "queries"]
+    later = [line for line in captures if line["when"] != "first batch"]
+    worst = max((line["maximum"] for line in later), default=0.0)
     shares = [line["above"] for line in queries if _first(line)]
     text = ", ".join(f"{share:.0%}" for share in shares)
     return (
@@ -78,13 +80,19 @@ def state_checks(record: Record) -> tuple[Check, ...]:
             f"some queries of the first batch above {published.PROCO_SCALE:g} ({text}; published {published.PROCO_FIRST_BATCH.text} %),",
             [share > 0 for share in shares],
         ),
-        Check(f"the last queries ({last['when']}) are all below {published.PROCO_SCALE:g}, as in the paper", last["above"] == 0),
+        counted(
+            f"no defect above {published.PROCO_SCALE:g} in the captures after the first batch (the largest {worst:.1e}),",
+            [line["above"] == 0 for line in later],
+        ),
     )
 
 
 def state_notes(record: Record) -> tuple[str, ...]:
     facts = record.facts
+    classes = len(facts["data"]["class_counts"])
     return (
         f"{stand_in(record, 'resnet32', 'cifar100-lt')} p = {facts['dim']}, temperature {facts['temperature']:g}.",
+        f"With {classes} classes the share of the first batch moves in steps of {1 / classes:.0%}: all queries have a defect at a class with one sample and "
+        "hardly any elsewhere, so it is close to the share of such classes.",
         "The paper's panels of ImageNet queries and of the iNaturalist class bank are not run: they take these data sets and GPUs.",
     )

@@ -20,7 +20,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     DENSE: {"color": BLUE, "marker": "^"},
     STRUCTURED: {"color": GREEN, "marker": "*"},
 }
-_PANELS = {"published": "Published: one H100", "cpu": "Ours: one thread of a CPU"}
+_PANELS = {"published": "Published: one H100", "cpu": "Ours: a CPU"}
 
 
 def read(records: Records) -> Table:

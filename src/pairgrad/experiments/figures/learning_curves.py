@@ -24,7 +24,9 @@ _FLOOR = 1e-17  # of the drawn defect: where "none found" stands
 
 def read(records: Records) -> Table:
     """Epochs and looks of the runs of one recipe: of several, that with the most realizations."""
-    runs = sorted(records.of("run", of_the_study), key=order)
+    runs = sorted(
+        records.of("run", lambda record: of_the_study(record) and any(line["kind"] == "epoch" for line in record.lines)), key=order
+    )
     groups: dict[tuple[str, int], list[Record]] = {}
     for record in runs:
         groups.setdefault((record.facts["recipe"]["name"], record.facts["recipe"]["epochs"]), []).append(record)
@@ -75,7 +77,7 @@ def _rows(record: Record) -> Sequence[Row]:
         }
         for line in record.of("epoch")
     ]
-    per_epoch = record.of("epoch")[0]["step"]
+    per_epoch = epochs[0]["step"]
     empty: dict[str, Cell] = dict.fromkeys(_KEYS)
     looks = [
         {

@@ -43,7 +43,7 @@ def read(records: Records) -> Table:
             "every bit, with respect to the features (vMF loss) and to all parameters (total loss); hollow: what the best overall factor "
             "leaves. Right: distances from the original branch after separate updates, over its length, of the parameters and of features of fixed "
             'images; thick "consistent", which differs in its backward alone, thin "arfr" and "paired", which replace value and slope '
-            "together; grey, as a control, how far apart coherent branches are that differ by rounding alone. Both axes are logarithmic on the right. "
+            "together; grey, as a control, how far apart two coherent branches are, whose gradients differ far less. Both axes are logarithmic on the right. "
             f'Distances of "consistent" in the end: {distances}. The paper prints no distances and speaks of substantial separation.'
         ),
         label=LABEL,

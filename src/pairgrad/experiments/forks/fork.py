@@ -26,7 +26,10 @@ BRANCHES = ("original", "consistent", "arfr", "paired")
 PROBES = 43  # of the paper, per fork
 EARLY = (1, 2, 5, 10, 20)  # updates after which distances are measured besides the probes
 LOSS_EVERY = 10
-CONTROLS = (("consistent", "arfr"), ("arfr", "paired"))  # coherent branches, which agree to rounding and to the bound of AR/FR
+CONTROLS = (
+    ("consistent", "arfr"),
+    ("arfr", "paired"),
+)  # coherent branches: how far apart is what differs far less than the two backward rules
 ForkDirectory = RunDirectory
 
 
@@ -89,7 +92,12 @@ class Fork:
         self.recipe, self.benchmark, self.seed, self.start, self.plan = recipe, benchmark, seed, start, plan
         self.branches = {name: Trainer(recipe, benchmark, name, seed, device) for name in plan.branches}
         for trainer in self.branches.values():
-            trainer.load(start.state)
+            try:
+                trainer.load(start.state)
+            except ValueError as error:
+                raise SettingError(f"a fork cannot start from this state: {error}") from error
+        if not same_start(list(self.branches.values())):
+            raise RuntimeError("the branches of a fork do not begin at the same state")
         last = start.step + plan.updates
         if last >= self.first.steps:
             raise SettingError(
@@ -149,9 +157,9 @@ class Fork:
         """
         found = directory.resume(lambda error: _damaged(said, error))
         if found is None:
-            directory.check_space([self.state(), *(t for trainer in self.branches.values() for t in trainer.still_to_come())], 1)
+            directory.check_space([self.state(), *(t for trainer in self.branches.values() for t in trainer.still_to_come())])
             self._measure(directory, tick)
-            directory.save(0, self.state(), keep=1)
+            directory.save(0, self.state())
         else:
             self.load(found.state)
             if self.step < self.plan.updates:
@@ -163,7 +171,7 @@ class Fork:
                 self._measure(directory, tick)
                 over = self.step == self.plan.updates
                 if over or request.wanted is not None or time.monotonic() - saved > 60 * self.plan.minutes:
-                    directory.save(self.step, self.state(), keep=1)
+                    directory.save(self.step, self.state())
                     saved = time.monotonic()
                 if request.wanted is not None and not over:
                     return Outcome(self.step, request.wanted)

@@ -40,9 +40,10 @@ def probe(trainer: Trainer, batch: Batch) -> dict[str, Any]:
     with _untouched(trainer):
         trainer.network.train()
         outputs = trainer.outputs(batch)
-        found = {name: _gradients(trainer, outputs, batch, name) for name in names}
+        objective = _begun(trainer)
+        found = {name: _gradients(trainer, objective, outputs, batch, name) for name in names}
         views = _views(outputs, batch).detach()
-    scores, field = _scored(trainer.objective, views, batch.labels)
+    scores, field = _scored(objective, views, batch.labels)
     supplied, reference = found[SUPPLIED], found[REFERENCE]
     return {
         "vmf_loss": reference.terms.vmf.item(),
@@ -58,14 +59,24 @@ def probe(trainer: Trainer, batch: Batch) -> dict[str, Any]:
     }
 
 
-def _gradients(trainer: Trainer, outputs: Outputs, batch: Batch, realization: str) -> _Gradients:
-    objective = with_realization(trainer.objective, realization)
+def _begun(trainer: Trainer) -> Objective:
+    """A copy of the objective as the next update has it: a bank that remembers epochs turns its page at the first update of one."""
+    objective = copy.deepcopy(trainer.objective)
+    if trainer.step % trainer.batches.per_epoch == 0:
+        objective.start_epoch(trainer.epoch)
+    return objective.train()
+
+
+def _gradients(trainer: Trainer, begun: Objective, outputs: Outputs, batch: Batch, realization: str) -> _Gradients:
+    objective = with_realization(begun, realization)
     logits, features = (tensor.detach().requires_grad_() for tensor in (outputs.logits, outputs.features))
     terms = objective(Outputs(logits, features, outputs.backbone), batch.labels)
     (of_vmf,) = torch.autograd.grad(terms.vmf, features, retain_graph=True)
     of_outputs = torch.autograd.grad(terms.total, (logits, features))
     parameters = [parameter for parameter in trainer.network.parameters() if parameter.requires_grad]
-    of_parameters = torch.autograd.grad((outputs.logits, outputs.features), parameters, of_outputs, retain_graph=True)
+    of_parameters = torch.autograd.grad(
+        (outputs.logits, outputs.features), parameters, of_outputs, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
     detached = Terms(*(term.detach() for term in terms))
     return _Gradients(detached, of_vmf[len(batch.labels) : 3 * len(batch.labels)], of_parameters)
 

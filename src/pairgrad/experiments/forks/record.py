@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pairgrad.experiments.forks.fork import ForkDirectory
-from pairgrad.experiments.records import Record, origin
+from pairgrad.experiments.records import Record, RecordError, origin
 
 KINDS = ("probe", "distance", "control", "loss")
 
@@ -20,6 +20,8 @@ def fork_record(directory: ForkDirectory) -> Record:
     """
     facts = directory.facts
     events = directory.events()
+    if max((event["step"] for event in events), default=0) < facts["updates"]:
+        raise RecordError(f"{directory.path} is not finished: run the command that made it again, which goes on with it")
     start = "random weights" if facts["start"] == "random" else f"a trained state, after {facts['start_step']} updates"
     return Record(
         name=directory.path.name,
@@ -35,7 +37,7 @@ def fork_record(directory: ForkDirectory) -> Record:
 
 
 def _minutes(events: list[dict[str, Any]]) -> float:
-    """Between the first and the last event, without the pauses between an interruption and going on (more than ten minutes without an event)."""
+    """Between the first and the last event, without pauses of more than ten minutes: a fork does not say when it was taken up again."""
     times = [event["time"] for event in events if "time" in event]
     gaps = (later - earlier for earlier, later in itertools.pairwise(times))
     return round(sum(gap for gap in gaps if gap < 600) / 60, 1)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pairgrad.experiments.records.origin import portable
 from pairgrad.ground.files import write_atomically
 
 FORMAT = 1
@@ -90,13 +91,13 @@ def read(path: str | os.PathLike[str]) -> Record:
 
 
 def write(path: str | os.PathLike[str], record: Record) -> Path:
-    """Write a record, atomically. Numbers that are not finite are refused: JSON has none."""
+    """Write a record, atomically; of absolute paths in its facts the last part. Numbers that are not finite are refused: JSON has none."""
     head = {
         "kind": "record",
         "format": FORMAT,
         "record": record.record,
         "title": record.title,
-        "facts": record.facts,
+        "facts": portable(record.facts),
         "environment": record.environment,
     }
     return write_atomically(Path(path), "".join(_dumped(line) for line in (head, *record.lines)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -39,7 +41,7 @@ def typed(command: Sequence[str]) -> str:
         else:
             words.append(_setting(word))
         before = word
-    return " ".join(words)
+    return shlex.join(words)
 
 
 def _setting(word: str) -> str:
@@ -52,3 +54,21 @@ def _setting(word: str) -> str:
 def _program(path: str) -> str:
     name = PurePath(path).name
     return "pairgrad" if name in ("__main__.py", "pairgrad.exe") else name
+
+
+def portable(value: Any) -> Any:
+    """JSON of every machine: numbers that are not finite become null, and of absolute paths the last part stays."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return " ".join(_without_folder(word) for word in value.split(" "))
+    if isinstance(value, (list, tuple)):
+        return [portable(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: portable(item) for key, item in value.items()}
+    return value
+
+
+def _without_folder(word: str) -> str:
+    before, equals, path = word.rpartition("=")
+    return f"{before}{equals}{PurePath(path).name}" if len(path) > 1 and PurePath(path).is_absolute() else word

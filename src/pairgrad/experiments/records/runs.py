@@ -7,15 +7,14 @@ them; `evaluation`, one for each file of `pairgrad evaluate`; and one `end`, whi
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from pairgrad.experiments.records.files import Line, Record, RecordError
-from pairgrad.experiments.records.origin import origin
+from pairgrad.experiments.records.origin import origin, portable
 from pairgrad.experiments.runs import RunDirectory
 
 SIZE = 60_000  # bytes that the lines `step` may fill up to
@@ -36,11 +35,11 @@ def record_of_run(path: str | os.PathLike[str]) -> Record:
     events = run.events(lambda _: None)  # a line that is being written is not there yet
     if not events:
         raise RecordError(f"{run.path} has no events yet: train it first")
-    facts = _portable({**run.facts, "notes": run.environment.get("data", {}).get("notes", [])})
+    facts = portable({**run.facts, "notes": run.environment.get("data", {}).get("notes", [])})
     found = origin(run.environment, [str(word) for word in run.environment.get("command", [])])
     measured = [_line(event) for event in events if event["kind"] in _KEPT]
     lines = [*measured, *_evaluations(run.path), _end(events)]
-    return Record(run.path.resolve().name, "run", _title(facts), facts, _portable(found), _thinned(lines))
+    return Record(run.path.resolve().name, "run", _title(facts), facts, portable(found), _thinned(lines))
 
 
 def _title(facts: Event) -> str:
@@ -49,7 +48,7 @@ def _title(facts: Event) -> str:
 
 
 def _line(event: Event) -> Line:
-    return _portable({key: value for key, value in event.items() if key not in ("time", "environment")})
+    return portable({key: value for key, value in event.items() if key not in ("time", "environment")})
 
 
 def _evaluations(folder: Path) -> list[Line]:
@@ -106,21 +105,3 @@ def _thinned(lines: Sequence[Line]) -> tuple[Line, ...]:
         stride += 1
     kept = {id(line) for line in steps[::stride]}
     return tuple(line for line in lines if line["kind"] != "step" or id(line) in kept)
-
-
-def _portable(value: Any) -> Any:
-    """JSON of every machine: numbers that are not finite become null, and of absolute paths the last part stays."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str):
-        return " ".join(_without_folder(word) for word in value.split(" "))
-    if isinstance(value, (list, tuple)):
-        return [_portable(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _portable(item) for key, item in value.items()}
-    return value
-
-
-def _without_folder(word: str) -> str:
-    before, equals, path = word.rpartition("=")
-    return f"{before}{equals}{PurePath(path).name}" if len(path) > 1 and PurePath(path).is_absolute() else word

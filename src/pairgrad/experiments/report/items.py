@@ -30,6 +30,7 @@ class Item:
         missing: what there is no record of; None if there is.
         records: that it was made from; none if it was computed.
         picture: of a figure, as a `data:` address.
+        recorded: whether it is made from records, if there are any.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Item:
     missing: NotRun | None = None
     records: tuple[Record, ...] = ()
     picture: str = ""
+    recorded: bool = False
 
     @property
     def title(self) -> str:
@@ -49,8 +51,10 @@ class Item:
 
     @property
     def made(self) -> str:
-        """How: `"not run"`, `"record"` or `"computed"`."""
-        return "not run" if self.table is None else "record" if self.records else "computed"
+        """How: `"not run"`, `"record"` or `"computed"`. A table that would be made from records and found none shows published numbers alone."""
+        if self.table is None or (self.recorded and not self.records):
+            return "not run"
+        return "record" if self.records else "computed"
 
     @property
     def section(self) -> str:
@@ -101,7 +105,8 @@ def _made(name: str, recipe: Recipe, records: Records, progress: Progress) -> It
         except NotRun as missing:
             return Item(name, kind, None, missing)
         picture = _picture(recipe, table) if isinstance(recipe, FigureRecipe | RecordedFigure) else ""
-    return Item(name, kind, table, None, tuple(watched.used.values()), picture)
+    recorded = isinstance(recipe, RecordedTable | RecordedFigure)
+    return Item(name, kind, table, None, tuple(watched.used.values()), picture, recorded)
 
 
 def _picture(recipe: FigureRecipe | RecordedFigure, table: Table) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -200,7 +201,9 @@ class Trainer:
             for name, tensor in state["derived"].items():
                 getattr(self.objective.bank, name).copy_(tensor)
         self.objective.bank.settle()
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(
+            copy.deepcopy(state["optimizer"])
+        )  # it would keep these very tensors, and a state may be loaded twice
         self.totals.copy_(state["totals"])
         restore_random_state(state["random"])
         self.step = state["step"]
