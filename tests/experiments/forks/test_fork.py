@@ -181,6 +181,21 @@ def test_an_unfinished_fork_has_no_record(tmp_path):
             fork_record(directory)
 
 
+def test_all_branches_draw_the_same_random_numbers(tmp_path, monkeypatch):
+    """Whatever a network draws from the global generator, such as dropout, is the same in every branch."""
+    from pairgrad.experiments.training import Trainer
+
+    plain, drawn = Trainer.update, []
+
+    def drawing(self, batch):
+        drawn.append(torch.rand(()).item())
+        return plain(self, batch)
+
+    monkeypatch.setattr(Trainer, "update", drawing)
+    run(fork(updates=2, probes=2), tmp_path)
+    assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
+
+
 def test_another_start_is_another_fork(whole, tmp_path):
     subject, _, _ = whole
     begins = [trained_start(subject.branches[name].state()) for name in TWO]

@@ -107,9 +107,9 @@ def test_a_batch_of_proco_has_no_outliers():
     assert found["loss_equal"]
 
 
-def test_a_bank_that_remembers_epochs_turns_its_page_before_the_probe():
-    """At the first update of an epoch the loss is that of the update, whose bank has begun anew."""
-    subject = advanced(trainer("proco", "original"), 8)
-    batch = subject.batches.batch(8)
+def test_a_bank_that_remembers_two_epochs_turns_its_page_before_the_probe():
+    """At the first update of the third epoch the bank forgets the first, and the loss of the probe is that of the update."""
+    subject = advanced(trainer("proco", "original", 1, "epochs=3"), 16)
+    batch = subject.batches.batch(16)
     found = probe(subject, batch)
     assert found["vmf_loss"] == pytest.approx(subject.update(batch).read()["vmf"], rel=1e-6)

@@ -19,7 +19,7 @@ from tests.experiments.training.small import advanced, different, trainer
 
 from .small import PER_EPOCH
 
-PLACES = [("patt", 0), ("patt", 3), ("proco", 0), ("proco", PER_EPOCH), ("proco", PER_EPOCH + 2)]
+PLACES = [("patt", 0), ("patt", 3), ("proco", 0), ("proco", PER_EPOCH + 2), ("proco", 2 * PER_EPOCH)]  # the last: its bank forgets an epoch
 
 
 class Seen:
@@ -41,7 +41,7 @@ class Seen:
 
 @pytest.mark.parametrize(("method", "step"), PLACES)
 def test_it_is_what_the_next_update_sees(method: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = advanced(trainer(method), step)
+    subject = advanced(trainer(method, "arfr", 1, "epochs=3"), step)
     before = deepcopy(subject.state())
     captured = capture(subject)
     assert different(before, subject.state()) == []

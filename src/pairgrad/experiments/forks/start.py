@@ -32,7 +32,7 @@ class Start:
 
     def fingerprint(self) -> str:
         """A hash of the weights: a fork that was interrupted goes on from its own start alone."""
-        digest = hashlib.sha256(str(self.step).encode())
+        digest = hashlib.sha256()
         for name, tensor in sorted(self.state["network"].items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
