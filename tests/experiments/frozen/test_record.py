@@ -127,7 +127,7 @@ def test_field(record: Record, last: Captured) -> None:
     features = last.features[0].double()
     variance, directions = torch.linalg.eigh(torch.cov(features.T))
     assert facts["explained"] == pytest.approx((variance[[-1, -2]] / variance.sum()).tolist(), rel=1e-9)
-    assert facts["half_width"] == pytest.approx(variance[-1].sqrt().item(), rel=1e-9)
+    assert facts["half_width"] == pytest.approx(3 * variance[-1].sqrt().item(), rel=1e-9)
     assert [(p["i"], p["j"]) for p in points] == [(i, j) for i in range(25) for j in range(25)]
     assert [points[0]["x"], points[24]["y"], points[24 * 25]["x"]] == pytest.approx(
         [-facts["half_width"], facts["half_width"], facts["half_width"]]

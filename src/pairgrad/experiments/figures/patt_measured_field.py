@@ -137,8 +137,9 @@ def _mismatch(axes: Any, table: Table) -> None:
     axes.axvline(middle, color=BLACK, lw=1.2, label=f"median {middle:.4f} %")
     axes.axvline(float(published.FIELD_MISMATCH), color=BLUE, ls="--", lw=1.2, label=f"published median {published.FIELD_MISMATCH.text} %")
     axes.ticklabel_format(useOffset=False)
+    axes.locator_params(axis="x", nbins=5)
     axes.set(xlabel="relative mismatch [%]", ylabel="share of points at or below", title="(d) Relative mismatch", ylim=(0, 1.02))
-    axes.legend(loc="lower right")
+    axes.legend(loc="center left")
 
 
 def _angles(axes: Any, table: Table) -> None:

@@ -11,6 +11,7 @@ import torch
 from pairgrad.experiments.frozen.view import RULES, View
 
 SIZE = 25
+DEVIATIONS = 3
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,14 @@ class Plane:
 
     @classmethod
     def through(cls, view: View, query: int = 0) -> Plane:
-        """As wide to each side as the features spread along the first direction: one standard deviation."""
+        """To each side three standard deviations of the features along the first direction: the plane reaches beyond most of them."""
         features = view.features.double()
         _, lengths, directions = torch.linalg.svd(features - features.mean(0), full_matrices=False)
         variances = lengths.square() / (len(features) - 1)
         first, second = (variances[:2] / variances.sum()).tolist()
         # the sign of a principal direction is anybody's choice: the largest coordinate is made positive
         largest = directions[:2].gather(1, directions[:2].abs().argmax(1, keepdim=True))
-        return cls(features[query], directions[:2] * largest.sign(), variances[0].sqrt().item(), (first, second))
+        return cls(features[query], directions[:2] * largest.sign(), DEVIATIONS * variances[0].sqrt().item(), (first, second))
 
     def offsets(self, size: int = SIZE) -> torch.Tensor:
         """(size * size, 2), x slowly and y fast."""
