@@ -119,4 +119,4 @@ def test_what_is_rounding(was: str, now: str, same: bool) -> None:
 
 def test_every_file_belongs_to_an_item() -> None:
     names = {path.stem for path in EVIDENCE.iterdir() if path.suffix in (".md", ".csv", ".png")}
-    assert names == {*TABLES, *FIGURES, "index"}
+    assert names == {*TABLES, *FIGURES, "index", "study"}
