@@ -11,7 +11,7 @@ from pairgrad.experiments import captured
 from pairgrad.experiments.captured.source import stand_in, system
 from pairgrad.experiments.catalogue import TABLES
 from pairgrad.experiments.not_run import NotRun
-from pairgrad.experiments.records import Record, Records
+from pairgrad.experiments.records import Record, RecordError, Records
 from pairgrad.experiments.table import Table
 from pairgrad.experiments.writers import to_csv, to_markdown
 
@@ -242,6 +242,13 @@ def test_a_later_defect_is_seen(tmp_path: Path) -> None:
     table = captured.proco_states(stored(tmp_path, changed(states(), "capture", 4, above=0.01, maximum=2e-5)))
     assert [check.held for check in table.checks] == [True, False]
     assert "the largest 2.0e-05" in table.checks[1].text
+
+
+def test_a_record_without_what_its_kind_has_is_named(tmp_path: Path) -> None:
+    """Not a traceback: the directory, and what to do."""
+    broken = replace(frozen(), facts={key: value for key, value in frozen().facts.items() if key != "recipe"})
+    with pytest.raises(RecordError, match=r"has not what its kind has \(KeyError: 'recipe'\): make it again"):
+        TABLES["captured-audit"].table(lambda: None, stored(tmp_path, broken))
 
 
 def test_states(records: Records, tmp_path: Path) -> None:

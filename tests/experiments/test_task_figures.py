@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,13 @@ def test_learning_curves(tmp_path: Path) -> None:
     ):
         assert words in found
     assert re.search(r"2\.55e-03", found)
+
+
+def test_a_run_stopped_in_its_first_epoch_has_no_curve(tmp_path: Path) -> None:
+    short = run_fakes.run("arfr", 1, epochs=8)
+    short = replace(short, lines=tuple(line for line in short.lines if line["kind"] != "epoch"))
+    table = learning_curves.read(run_fakes.stored(tmp_path, run_fakes.run("original", 1, epochs=8), short))
+    assert set(table.column("realization")) == {"original"}
 
 
 def test_efficiency(tmp_path: Path) -> None:

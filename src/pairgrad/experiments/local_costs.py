@@ -136,5 +136,7 @@ def _notes(cpu: Record | None, gpu: Record | None) -> tuple[str, ...]:
         )
     for record, device, commands in ((cpu, "CPU", CPU_COMMANDS), (gpu, "GPU", H100_COMMANDS)):
         if record is None:
-            notes.append(f"Ours on the {device}: {NOT_RUN}. On such a machine: {', then '.join(f'`{command}`' for command in commands)}.")
+            notes.append(
+                f"Ours on the {device}: {NOT_RUN}. On such a machine, in a checkout: {', then '.join(f'`{command}`' for command in commands)}."
+            )
     return tuple(notes)

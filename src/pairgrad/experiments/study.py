@@ -24,6 +24,7 @@ COMMANDS = (
 )
 NEEDS = "The CIFAR files, and half an hour to an hour for each arm on one core"
 _TITLE = "Three realizations trained on CIFAR, scaled down to a CPU"
+_SYSTEMS = {"patt": "PATT", "proco": "ProCo"}
 _DETECTION = ("auroc", "aupr_in", "aupr_out")
 _CONVENTIONS = ("patt", "sc-ood", "openood")
 
@@ -56,6 +57,7 @@ def cifar_study(records: Records) -> Table:
             *_identity(),
             *(Column(key, key, ".2f") for key in ("accuracy", "many", "medium", "few")),
             *_detection_columns(),
+            *_run_columns(),
             Column("minutes", "minutes of training", ".0f"),
         ),
         rows=rows,
@@ -80,6 +82,7 @@ def cifar_study_ood(records: Records) -> Table:
             Column("num_id", "ID"),
             Column("num_ood", "OOD"),
             *_detection_columns(),
+            *_run_columns(),
         ),
         rows=rows,
         notes=_notes(runs),
@@ -94,13 +97,11 @@ def _evaluated(records: Records, title: str) -> list[Record]:
 
 
 def _identity() -> tuple[Column, ...]:
-    return (
-        Column("realization", "realization"),
-        Column("score", "score"),
-        Column("seed", "seed"),
-        Column("epochs", "epochs"),
-        Column("recipe", "recipe"),
-    )
+    return (Column("system", "system"), Column("realization", "realization"), Column("score", "score"))
+
+
+def _run_columns() -> tuple[Column, ...]:
+    return (Column("epochs", "epochs"), Column("seed", "seed"), Column("recipe", "recipe", shown=False))
 
 
 def _detection_columns() -> Iterator[Column]:
@@ -112,6 +113,7 @@ def _who(record: Record, score: str) -> dict[str, Cell]:
     facts = record.facts
     recipe = facts["recipe"]
     return {
+        "system": _SYSTEMS.get(recipe["loss"]["method"], recipe["loss"]["method"]),
         "realization": facts["realization"],
         "score": score,
         "seed": facts["seed"],

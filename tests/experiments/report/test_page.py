@@ -140,3 +140,13 @@ def test_a_figure_that_is_computed(tmp_path: Path) -> None:
     recipe = FigureRecipe(1, lambda tick: fakes.read(fakes.records(tmp_path)), fakes.draw)
     (item,) = collected({}, {"cubic-decay": recipe}, Records(tmp_path))
     assert (item.made, item.kind) == ("computed", "figure")
+
+
+def test_published_numbers_alone_are_not_called_a_result(tmp_path: Path) -> None:
+    """The tables of tasks exist without a run; then they show what the paper printed, and the page says that nothing was run."""
+    from pairgrad.experiments.catalogue import TABLES as real
+
+    (item,) = collected({"task-summary": real["task-summary"]}, {}, Records(tmp_path))
+    assert item.table is not None
+    assert item.made == "not run"
+    assert "0 are computed here, 0 are made from records of runs, and 19 are not run" in Page(render([item])).words

@@ -68,7 +68,7 @@ def render(items: Sequence[Item]) -> str:
 def found(items: Sequence[Item]) -> tuple[str, str]:
     """Two sentences: what of the paper is on the page, and how many of its checks hold."""
     here = {item.name: item for item in items}
-    beside = [each for each in PAPER.values() if each.name in here and here[each.name].table is not None]
+    beside = [each for each in PAPER.values() if each.name in here and here[each.name].made != "not run"]
     computed, read = (sum(here[each.name].made == how for each in beside) for how in ("computed", "record"))
     kinds = [sum(each.label.startswith(prefix) for each in PAPER.values()) for prefix in ("tab:", "fig:")]
     checks, held = sum(len(item.checks) for item in items), sum(item.held for item in items)
