@@ -117,7 +117,8 @@ def _drawn(draw: Callable[[Any, Table], Any], table: Table) -> Iterator[Any]:
     plt = style.pyplot()
     with plt.rc_context(style.SETTINGS), style.same_on_every_cpu():
         figure = draw(plt, table)
-        figure.canvas.draw()
+        for _ in range(2):  # panels of a fixed aspect find their place in the second round
+            figure.canvas.draw()
         figure.set_layout_engine("none")  # what a layout engine has placed it would place again, and elsewhere, for every file
         try:
             yield figure
