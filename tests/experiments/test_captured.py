@@ -11,6 +11,7 @@ from pairgrad.experiments import captured
 from pairgrad.experiments.captured.source import stand_in, system
 from pairgrad.experiments.catalogue import TABLES
 from pairgrad.experiments.not_run import NotRun
+from pairgrad.experiments.recipes import RECIPES
 from pairgrad.experiments.records import Record, RecordError, Records
 from pairgrad.experiments.table import Table
 from pairgrad.experiments.writers import to_csv, to_markdown
@@ -259,6 +260,9 @@ def test_states(records: Records, tmp_path: Path) -> None:
     assert "| 23.1% | 23 % |" in to_markdown(table)
     assert "p = 128, temperature 0.1" in table.notes[0]
     assert "ImageNet queries and of the iNaturalist class bank are not run" in table.notes[2]
+    for name in ("proco-imagenet-lt", "proco-inat18", "proco-cifar100-lt-if100"):
+        assert name in RECIPES
+        assert name in table.notes[2]
     none = captured.proco_states(stored(tmp_path / "none", changed(states(), "capture", 0, above=0.0)))
     late = captured.proco_states(stored(tmp_path / "late", changed(states(), "capture", 8, above=0.01)))
     assert (held(none), held(late)) == ([False, True], [True, False])

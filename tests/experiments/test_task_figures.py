@@ -88,6 +88,21 @@ def test_efficiency(tmp_path: Path) -> None:
     assert "together: 217× faster, 401× less memory" in found
 
 
+def test_efficiency_draws_a_gpu_that_was_measured(tmp_path: Path) -> None:
+    table = efficiency_compact.read(run_fakes.stored(tmp_path / "records", run_fakes.costs(), run_fakes.costs("cuda", original=2488.0)))
+    assert "a CPU, 2026-01-02; a GPU, 2026-01-02" in table.caption
+    assert len(table.notes) == 1
+    found = texts(efficiency_compact.draw, table, tmp_path)
+    for words in ("Published: one H100", "Ours: a CPU", "Ours: a GPU", "together: 217× faster", "together: 435× faster"):
+        assert words in found
+
+
+def test_efficiency_says_what_to_type_for_a_gpu(tmp_path: Path) -> None:
+    note = efficiency_compact.read(run_fakes.stored(tmp_path, run_fakes.costs())).notes[-1]
+    assert "Ours on the GPU: not run" in note
+    assert "`python -m benchmarks.learning --protocol paper" in note
+
+
 def test_efficiency_with_a_method_that_was_not_measured(tmp_path: Path) -> None:
     record = run_fakes.costs()
     lines = tuple({**line, "median_ms": None} if line["published_name"] == "AR/FR" else line for line in record.lines)

@@ -65,6 +65,11 @@ def costs(record: Record | None) -> dict[str, Line]:
     return {name: line for name, line in named if name is not None and line["median_ms"] is not None}
 
 
+def machine_name(record: Record) -> str:
+    """What it was measured on."""
+    return str(record.environment["device"]["name"] if record.facts["device"] == "cuda" else record.facts["machine"]["CPU"])
+
+
 def _columns(key: str, words: str) -> tuple[Column, Column, Column]:
     return (
         Column(f"{key}_ms", f"{words}, ms", ".4g"),
@@ -113,10 +118,9 @@ def _where(record: Record | None) -> str:
     if record is None:
         return NOT_RUN
     facts = record.facts
-    machine = record.environment["device"]["name"] if facts["device"] == "cuda" else facts["machine"]["CPU"]
     return (
-        f"{machine}, torch {facts['machine']['torch']}, {facts['machine']['threads']} thread(s), {facts['warmups']} warm-ups and up to {facts['repeats']} "
-        f"repetitions, {facts['date']}"
+        f"{machine_name(record)}, torch {facts['machine']['torch']}, {facts['machine']['threads']} thread(s), {facts['warmups']} warm-ups and "
+        f"up to {facts['repeats']} repetitions, {facts['date']}"
     )
 
 
@@ -134,9 +138,13 @@ def _notes(cpu: Record | None, gpu: Record | None) -> tuple[str, ...]:
             f"left ({original / dense:.1f} times faster; published on the H100: {published.H100_EVALUATOR.text}). Structure-aware execution brings that to "
             f"{structured:.1f} ms ({dense / structured:.0f} times; published: {published.H100_EXECUTION.text})."
         )
-    for record, device, commands in ((cpu, "CPU", CPU_COMMANDS), (gpu, "GPU", H100_COMMANDS)):
-        if record is None:
-            notes.append(
-                f"Ours on the {device}: {NOT_RUN}. On such a machine, in a checkout: {', then '.join(f'`{command}`' for command in commands)}."
-            )
-    return tuple(notes)
+    return (*notes, *missing_notes(cpu, gpu))
+
+
+def missing_notes(cpu: Record | None, gpu: Record | None) -> tuple[str, ...]:
+    """What to type for a machine on which nothing was measured."""
+    return tuple(
+        f"Ours on the {device}: {NOT_RUN}. On such a machine, in a checkout: {', then '.join(f'`{command}`' for command in commands)}."
+        for record, device, commands in ((cpu, "CPU", CPU_COMMANDS), (gpu, "GPU", H100_COMMANDS))
+        if record is None
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,21 @@ def test_states_draws_a_box_for_every_capture(plt: Any, tables: dict[str, Table]
     first = states().of("capture")[0]
     assert (bottom, top) == (first["lower"], first["upper"])
     assert queries.patches[4].get_path().vertices[:, 1].min() == 1e-16  # its lower quartile is below the floor
+
+
+@pytest.mark.parametrize("captures", [5, 31])
+def test_shares_above_boxes_stand_inside_the_axes(plt: Any, tables: dict[str, Table], captures: int) -> None:
+    table = tables["proco-state-distribution"]
+    by_panel = [[row for row in table.rows if row["what"] == what] for what in ("queries", "bank")]
+    many = tuple({**rows[min(number, 1)], "above": 0.222} for rows in by_panel for number in range(captures))
+    figure = drawn(plt, replace(table, rows=many))
+    figure.canvas.draw()
+    for axes in figure.axes:
+        frame = axes.get_window_extent()
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert len(boxes) == captures
+        assert frame.x0 < boxes[0].x0
+        assert boxes[-1].x1 < frame.x1
 
 
 def test_equal_figures_are_equal_bytes(plt: Any, tables: dict[str, Table]) -> None:

@@ -94,5 +94,9 @@ def state_notes(record: Record) -> tuple[str, ...]:
         f"{stand_in(record, 'resnet32', 'cifar100-lt')} p = {facts['dim']}, temperature {facts['temperature']:g}.",
         f"With {classes} classes the share of the first batch moves in steps of {1 / classes:.0%}: all queries have a defect at a class with one sample and "
         "hardly any elsewhere, so it is close to the share of such classes.",
-        "The paper's panels of ImageNet queries and of the iNaturalist class bank are not run: they take these data sets and GPUs.",
+        "The paper's panels of ImageNet queries and of the iNaturalist class bank are not run: they take these data sets and GPUs. RECIPE is "
+        "proco-imagenet-lt or proco-inat18, or proco-cifar100-lt-if100 for the first panel in full size: "
+        "`pairgrad train RECIPE --realization original --checkpoint-every 10 --checkpoint-minutes 100000 --keep 20`, then "
+        "`pairgrad states runs/RECIPE-original-seed3407 --output states.jsonl`, then "
+        "`pairgrad collect states.jsonl --records records`, and this again with `--records records`.",
     )

@@ -41,10 +41,10 @@ def data(tick: Tick = lambda: None) -> Table:
         caption=(
             f"Dimension {_DIM}, nu = {_NU}. (a) The negative log-likelihood of a concentration x, with the recurrence as normaliser, and gradient descent "
             f"on it with two backwards: after {_UPDATES} updates the clipped ratio is at x/nu = {number(ends['original'], 'x_over_nu'):.1f}, and the "
-            f"derivative of the same forward at {number(ends['consistent'], 'x_over_nu'):.1f}, where the loss is least. (b) The coherence defect: the "
-            f"supplied slope minus the derivative of the value, up to {largest:.3f} at x/nu = {onset:.1f}, where clipping begins. (c) AR/FR: its slope is "
-            f"the derivative of its value by construction, and differs from the exact ratio by less than nu^-3 = {bound:.1e} on the whole axis; beside "
-            "it the defect of (b)."
+            f"derivative of the same forward at {number(ends['consistent'], 'x_over_nu'):.1f}, where the loss is least; arrows: the first {_SHOWN}. "
+            f"(b) The coherence defect: the supplied slope minus the derivative of the value, up to {largest:.3f} at x/nu = {onset:.1f}, where clipping "
+            "begins. (c) AR/FR: its slope is the derivative of its value by construction, and differs from the exact ratio by less than "
+            f"nu^-3 = {bound:.1e} on the whole axis; beside it the defect of (b)."
         ),
         label="fig:overview",
         columns=tuple(Column(key, key.replace("_", " "), "" if key in _COLUMNS[:3] else ".6g") for key in _COLUMNS),
@@ -149,7 +149,7 @@ def _draw_descent(axes: Any, loss: list[Row], descent: list[Row]) -> None:
     axes.text(
         number(start, "x_over_nu"),
         number(start, "loss") + 0.36 * top,
-        f"the same start,\n{_SHOWN} updates",
+        f"one start; arrows:\nthe first {_SHOWN} updates",
         ha="right",
         va="bottom",
         fontsize=10,
@@ -191,7 +191,7 @@ def _draw_errors(axes: Any, rows: list[Row]) -> None:
     axes.axhline(bound, color=GREEN, ls="--", lw=1.8)
     axes.plot(x, error, color=GREEN, lw=2.4)
     axes.plot(x, defect, color=VERMILION, lw=1.6, ls=":")
-    axes.text(x[0], bound * 1.5, r"certificate $\nu^{-3}$, for every $x$", color=GREEN, fontsize=10, va="bottom")
+    axes.text(x[0], bound * 1.5, r"certificate $\nu^{-3}$", color=GREEN, fontsize=10, va="bottom")
     axes.text(0.12, 4e-10, "$|A_R - R|$:\ndistance from\nthe exact ratio", color=GREEN, fontsize=10, va="top")
     axes.text(900, 1e-4, "defect of (b)", color=VERMILION, fontsize=10, ha="right")
     axes.text(0.5, 0.93, r"$F_R' = A_R$: no defect, by construction", transform=axes.transAxes, ha="center", fontsize=11, color=BLACK)

@@ -70,6 +70,8 @@ def _boxes(axes: Any, rows: list[Row], colour: str) -> None:
     axes.axhline(FLOOR, color=GREY, lw=0.8, zorder=1)
     axes.set_yscale("log")
     axes.set_ylim(FLOOR / 5, 10)
+    room = 1.5 if many else 0.6  # a share is wider than a narrow box: beside the first and the last there is room for one
+    axes.set_xlim(-room, len(rows) - 1 + room)
     labels = [_short(row) if many else str(row["when"]).replace("first batch", "first\nbatch") for row in rows]
     axes.set_xticks(range(len(rows)), labels, fontsize=8 if many else 10)
     axes.set_xlabel("end of epoch (1st: the first batch)" if many else "capture")
