@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-learning bench-distributions bench-mixture bench-peers digits examples sharpness accuracy audit-pages evidence report docs clean
+.PHONY: help setup demo test test-all lint format bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ bench-distributions: $(BENCH_STAMP) bench-peers  ## compare the distribution wit
 
 bench-mixture: $(BENCH_STAMP)  ## time an iteration of EM against its two matrix products
 	$(BIN)/python -m benchmarks.mixture $(ARGS)
+
+bench-distributed: $(BENCH_STAMP)  ## measure time, bytes and memory of losses on several ranks, beside the plan, for the documentation
+	$(BIN)/python -m benchmarks.distributed all --write $(ARGS)
 
 digits: $(SETUP_STAMP)  ## train the paper's three arms with three seeds on digits-lt, and evaluate them
 	$(BIN)/pairgrad train digits-lt --realization original --realization consistent --realization arfr --seed 0 --seed 1 --seed 2 --output build/digits

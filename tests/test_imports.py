@@ -21,7 +21,7 @@ ALLOWED = {
     "potentials": {"ground"},
     "sphere": _CORE,
     **{name: {*_STATE, *_MIDDLE} for name in _MIDDLE},
-    "distributed": {*_STATE, *_MIDDLE},
+    "distributed": {*_STATE, *_MIDDLE, "_version"},
     "compat": {*_STATE, *_MIDDLE},
     "coherence": {"ground"},
     "ood": {"ground"},
@@ -54,6 +54,9 @@ OPTIONAL = (
     "tensorboard",
     "openood",
     "pytorch_ood",
+    "torch._dynamo",  # a second and 85 MB: for those who compile
+    "torch.distributed.checkpoint",
+    "torch.distributed.tensor",
 )
 REQUIRED = {"torch", "numpy", "pairgrad"}
 EXTRAS = {

@@ -30,6 +30,7 @@ PUBLIC = {
     "coherence",
     "compat",
     "compile",
+    "distributed",
     "intended",
     "ood",
     "potential",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pairgrad import coherence, compat, ood, testing
+from pairgrad import coherence, compat, distributed, ood, testing
 from pairgrad._version import __version__
 from pairgrad.certificates.learning import certify
 from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record
@@ -52,6 +52,7 @@ __all__ = [
     "coherence",
     "compat",
     "compile",
+    "distributed",
     "intended",
     "ood",
     "potential",

@@ -240,3 +240,49 @@ def test_the_shapes_depend_on_the_batch_alone() -> None:
     assert torch.equal(small.slots, large.slots)
     assert torch.equal(small.totals[0], large.totals[0])
     assert torch.equal(small.multiplicity, large.multiplicity)
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_rows_that_are_sums_already_carry_how_many_they_stand_for(repeatable: bool) -> None:
+    """Summed in two parts, as two processes do, and then together: the same as at once."""
+    views, labels = dyadic(2, 9, 3), torch.tensor([4, 1, 4, 0, 1, 4, 2, 0, 4])
+    parts = [gathered(views[:, half], labels[half]) for half in (slice(0, 5), slice(5, 9))]
+    totals, places, numbers = [], [], []
+    for part in parts:
+        first = part.slots == torch.arange(len(part.slots))
+        totals.append(torch.stack(part.totals) * first[:, None])
+        places.append(part.labels)
+        numbers.append(part.multiplicity * first)
+    both = gathered(torch.cat(totals, 1), torch.cat(places), torch.cat(numbers), repeatable=repeatable)
+    once = gathered(views, labels)
+    for entry, label in enumerate(both.labels.tolist()):
+        place = labels.tolist().index(label)
+        assert both.multiplicity[entry] == once.multiplicity[place]
+        for got, wanted in zip(both.totals, once.totals, strict=True):
+            assert torch.equal(got[entry], wanted[place])
+
+
+@pytest.mark.parametrize("decay", [None, 0.5])
+def test_a_class_that_is_not_in_the_batch_stays_as_it_is(decay: float | None) -> None:
+    """Neither forgotten nor, if nobody has seen it, emptied."""
+    rows = Statistics(dyadic(3, 2), torch.zeros(3, 2), torch.tensor([0.0, 4.0, 4.0], dtype=torch.float64))
+    labels = torch.tensor([0, 1, 2])
+    batch = gathered(
+        torch.stack([dyadic(3, 2), dyadic(3, 2)]) * torch.tensor([[0.0], [0.0], [1.0]]), labels, torch.tensor([0, 0, 1.0]).double()
+    )
+    for after in absorbed(rows, batch, decay):
+        for tensor, before in zip(after, rows, strict=True):
+            assert torch.equal(tensor[:2], before[:2])
+        assert after.counts[2] != rows.counts[2]
+
+
+def test_a_bank_takes_in_classes_that_do_not_occur() -> None:
+    """The state of such a class, seen or not, is what it was, and is finite."""
+    bank = pg.ClassBank(4, 3)
+    bank.update(torch.eye(3), torch.tensor([1, 1, 2]))
+    before = {name: tensor.clone() for name, tensor in bank.named_buffers()}
+    touched = bank.absorb_batch(gathered(torch.zeros(1, 3, 3), torch.tensor([0, 1, 3]), torch.zeros(3, dtype=torch.float64)))
+    for name, tensor in bank.named_buffers():
+        assert torch.equal(tensor, before[name]), name
+    assert torch.isfinite(touched.concentration).all()
+    assert torch.equal(touched.rows[0], bank.sums[[0, 1, 3]])

@@ -278,18 +278,32 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard too.")] = False,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     deterministic: Annotated[bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.")] = True,
+    class_parallel: Annotated[
+        int, typer.Option(min=1, help="With several processes: this many share the classes out; 1: each has all.", metavar="N")
+    ] = 1,
+    exchange: Annotated[
+        str, typer.Option(help="With several processes: how class banks are brought up to date: auto, gather, reduce.", metavar="HOW")
+    ] = "auto",
+    wrap: Annotated[
+        str, typer.Option(help="With several processes: ddp, each has all weights, or fsdp, they share them out.", metavar="HOW")
+    ] = "ddp",
+    timeout: Annotated[
+        float, typer.Option(help="With several processes: give up when another was waited for this long.", metavar="SECONDS")
+    ] = 600.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
 
     Several realizations or seeds are run one after the other. On several GPUs or processes: torchrun --nproc-per-node 8 -m pairgrad train RECIPE ...
-    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint or the record could not be written. 130: stopped by a signal.
+    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint or the record could not be written. 5: another process died, hangs
+    or has other settings. 130: stopped by a signal.
     """
     with _explained("train", output), _reported("train"):
         from pairgrad.cli import train as command
         from pairgrad.cli.streams import Streams
         from pairgrad.experiments.settings import changed, recipe_named
+        from pairgrad.experiments.training import Sharing
         from pairgrad.experiments.training.loop import Options
 
         console = Streams("pairgrad train").out
@@ -322,6 +336,7 @@ def train(
             tensorboard=tensorboard,
             quiet=quiet,
             options=options,
+            sharing=Sharing(class_parallel, exchange, wrap, timeout),
         )
         code = (command.dry_run if dry_run else command.run)(request, console)
     if code:
@@ -495,6 +510,90 @@ def states(
         from pairgrad.cli import states as command
 
         command.run(reader.Reading(run, data_root, output, threads, verify), every, quiet, Console(highlight=False))
+
+
+@app.command()
+def plan(
+    classes: Annotated[str, typer.Option(help="Classes of the whole bank: 1e7, 10_000_000 or 10M.", metavar="N")],
+    dim: Annotated[str, typer.Option(help="Feature dimension.", metavar="N")],
+    ranks: Annotated[str, typer.Option(help="Processes, all together.", metavar="N")],
+    batch: Annotated[str, typer.Option(help="Samples of a step, of all ranks together.", metavar="N")],
+    bandwidth: Annotated[
+        str | None, typer.Option(help="Bytes per second that a rank can send.", metavar="B/S", show_default="12.5e9, 100 Gbit/s")
+    ] = None,
+    latency: Annotated[str | None, typer.Option(help="Seconds that any message takes.", metavar="S", show_default="2e-5")] = None,
+    flops: Annotated[
+        str | None, typer.Option(help="Operations per second of a rank in matrix products.", metavar="OP/S", show_default="1e13")
+    ] = None,
+    elementwise: Annotated[
+        str | None,
+        typer.Option(help="Elementwise work per score, in such operations.", metavar="OP", show_default="2000, measured on a CPU"),
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="Bytes of a rank: 40G.", metavar="BYTES", show_default="not asked")] = None,
+    process: Annotated[
+        str | None, typer.Option(help="Bytes of a process before it has a bank.", metavar="BYTES", show_default="270M")
+    ] = None,
+    views: Annotated[str, typer.Option(help="Of each sample.", metavar="N")] = "1",
+    dtype: Annotated[str, typer.Option(help="Of the bank: float32 or float64.")] = "float32",
+    two_epochs: Annotated[bool, typer.Option("--two-epochs", help="A bank with memory='two-epochs'.")] = False,
+    prior: Annotated[bool, typer.Option("--prior", help="The loss has a log prior.")] = False,
+    sample: Annotated[str, typer.Option(help="Share of the classes that is scored in a step.", metavar="SHARE")] = "1",
+    exchange: Annotated[str, typer.Option(help="Of class statistics between replicas: auto, the cheaper one, gather or reduce.")] = "auto",
+    replicated_inputs: Annotated[
+        bool, typer.Option("--replicated-inputs", help="Ranks that share the classes out bring the same samples.")
+    ] = False,
+    static: Annotated[bool, typer.Option("--static", help="Batch sizes never change: no headers.")] = False,
+    unbounded: Annotated[bool, typer.Option("--unbounded", help="Features are not normalised: scores may lie far apart.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure --flops and --elementwise here, on one thread; takes seconds.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="With --measure: cpu, cuda.", show_default="cpu")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the plan as data, schema pairgrad.plan/1.", metavar="FILE")] = None,
+) -> None:
+    """Before a run on many ranks: memory, operations, bytes on the wire and time of a step in every layout, and the best one.
+
+    A layout D x C has D replicas of the class bank, each shared out over C ranks. The best is the fastest that fits the memory. Exit code 1: none fits;
+    then it says how many ranks are needed.
+    """
+    with _explained("plan"):
+        from rich.console import Console
+
+        from pairgrad.cli import plan as command
+
+        options = command.Options(
+            classes=classes,
+            dim=dim,
+            ranks=ranks,
+            batch=batch,
+            bandwidth=bandwidth,
+            latency=latency,
+            flops=flops,
+            elementwise=elementwise,
+            memory=memory,
+            process=process,
+            views=views,
+            dtype=dtype,
+            two_epochs=two_epochs,
+            prior=prior,
+            sample=sample,
+            exchange=exchange,
+            replicated_inputs=replicated_inputs,
+            static=static,
+            unbounded=unbounded,
+            measure=measure,
+            device=device,
+            json=json,
+        )
+        try:
+            found = command.run(options, Console(highlight=False))
+        except command.WrongOption as error:
+            typer.echo(f"pairgrad plan: {error}", err=True)
+            raise typer.Exit(2) from None
+        except OSError as error:
+            typer.echo(f"pairgrad plan: --json: cannot write {json}: {error.strerror or error}; choose another file", err=True)
+            raise typer.Exit(2) from None
+    if found.best is None:
+        raise typer.Exit(1)
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pairgrad.cli.progress import Bar, Lines, Silent, shown_progress, tell
+from pairgrad.distributed import RankError
 from pairgrad.experiments.augment import pipeline
 from pairgrad.experiments.data import Benchmark, DataError
 from pairgrad.experiments.evaluation import accuracy_on_test
@@ -21,13 +23,13 @@ from pairgrad.experiments.recipes import RECIPES, Recipe
 from pairgrad.experiments.runs import CheckpointWriteError, RecordWriteError, RunDirectory, RunError, SpaceError, required_space
 from pairgrad.experiments.runs.space import free_space, in_words
 from pairgrad.experiments.settings import SettingError, changed, keys, recipe_named
-from pairgrad.experiments.training import Batches, NonFinite, Outcome, Process, train
+from pairgrad.experiments.training import Batches, Elsewhere, NonFinite, Outcome, Process, Sharing, train
 from pairgrad.experiments.training.launch import Arm, load_data, make_trainer, run_directory
 from pairgrad.experiments.training.loop import Options, set_deterministic
 from pairgrad.experiments.training.process import ProcessError
 
 EXPLAINED = (DataError, RunError, SettingError, ProcessError)  # of these the message is all that a user needs
-NOT_FINITE, NO_SPACE, INTERRUPTED = 3, 4, 130  # exit codes; 2 is for what is wrong before anything starts
+COULD_NOT_START, NOT_FINITE, NO_SPACE, ANOTHER_PROCESS, INTERRUPTED = 2, 3, 4, 5, 130  # exit codes
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Request:
     tensorboard: bool
     quiet: bool
     options: Options
+    sharing: Sharing = field(default_factory=Sharing)
 
     def arms(self) -> list[Arm]:
         recipe = changed(recipe_named(self.recipe), self.settings)
@@ -66,18 +69,25 @@ def show_recipes(console: Console) -> None:
 def run(request: Request, console: Console) -> int:
     """Train every arm, one after the other; the exit code."""
     arms = request.arms()
-    process = Process.here()
+    process = Process.here(request.sharing)
     console = console if process.first else Console(quiet=True)
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     set_deterministic(request.deterministic)
     device = process.device(request.device, torch.float64)
     benchmark = load_data(arms[0].recipe, request.data_root, verify=request.verify)
-    with process.joined(device):
-        for arm in arms:
-            code = _run_arm(arm, request, benchmark, device, process, console)
-            if code:
-                return code
+    process.check_classes(len(benchmark.class_names))
+    try:
+        with process.joined(device):
+            for arm in arms:
+                code = _run_arm(arm, request, benchmark, device, process, console)
+                if code:
+                    return code
+    except Elsewhere:  # the other process has said why
+        return COULD_NOT_START
+    except RankError as error:  # every process says it, the first may be the one that is gone
+        print(f"pairgrad train: {error}", file=sys.stderr, flush=True)
+        return ANOTHER_PROCESS
     return 0
 
 
@@ -88,7 +98,9 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         directory = stack.enter_context(run_directory(path, arm, benchmark, device, process))
         trainer = make_trainer(arm, benchmark, device, process, request.workers)
         tell(console, Text(f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}"))
+        unused = request.sharing.without_effect() if process.world == 1 else None
         for sentence in (
+            *filter(None, [unused]),
             *arm.recipe.notes,
             *_rates(arm.recipe),
             *benchmark.notes,
@@ -108,12 +120,20 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
                 Text(f"stopped: {error}. {kept} checkpoints before it are whole. A smaller --set optimizer.lr often helps", style="red"),
             )
             return NOT_FINITE
+        except Elsewhere:
+            watcher.finish()
+            return NO_SPACE
+        except RankError:
+            watcher.finish()
+            raise
         except (CheckpointWriteError, RecordWriteError, SpaceError) as error:
             watcher.finish()
+            process.say(f"stopped: {error}")
             tell(console, Text(f"stopped: {error}", style="red"))
             return NO_SPACE
         except OSError as error:
             watcher.finish()
+            process.say(f"stopped: {error}")
             tell(console, Text(f"stopped: {error}. Older checkpoints are as they were; when that is mended, {again}", style="red"))
             return NO_SPACE
     return _ended(outcome, path, again, console)
@@ -183,7 +203,7 @@ def dry_run(request: Request, console: Console) -> int:
     """Say what `run` would do, and write nothing; exit code 2 if it could not start."""
     arms = request.arms()
     recipe = arms[0].recipe
-    process = Process.here()
+    process = Process.here(request.sharing)
     console = console if process.first else Console(quiet=True)
     console.print(Text(f"{recipe.name}: {recipe.summary}", style="bold"))
     _show_settings(console, recipe)
@@ -195,6 +215,7 @@ def dry_run(request: Request, console: Console) -> int:
         return 2
     _show_data(console, benchmark, recipe)
     Batches(benchmark, recipe, arms[0].seed, device, process)  # whether the processes can share a batch
+    process.check_classes(len(benchmark.class_names))
     trainer = make_trainer(arms[0], benchmark, device)
     each = required_space([trainer.state(), *trainer.still_to_come()])
     parent = request.output
@@ -210,7 +231,7 @@ def dry_run(request: Request, console: Console) -> int:
     for arm in arms:
         path = request.output / arm.name
         there = RunDirectory.open(path) if (path / "run.json").exists() else None
-        differences = there.differences(arm.facts(benchmark, process.world)) if there is not None else ()
+        differences = there.differences(arm.facts(benchmark, process)) if there is not None else ()
         refused |= bool(differences)
         console.print(Text(_would(path, there, differences), style="red" if differences else ""))
     return 2 if refused else 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -26,6 +27,19 @@ from pairgrad.sphere.state import Classes
 _SHORTEST = 1e-12  # a feature shorter than this is not brought to unit length
 SCORING = ("after-update", "before-update")
 Views = torch.Tensor | Sequence[torch.Tensor]
+
+
+class Team(Protocol):
+    """Several processes that compute a loss together (`pairgrad.distributed`)."""
+
+    num_classes: int
+    whole: bool  # whether every process has all classes
+
+    def loss(self, loss: BankLoss, features: Views, labels: torch.Tensor, reduction: str) -> torch.Tensor: ...
+    def set_prior(self, log_prior: torch.Tensor) -> None: ...
+    def part(self, log_prior: torch.Tensor) -> torch.Tensor: ...
+    def share_of_mean(self, mean: torch.Tensor, size: int, *, counted: bool) -> torch.Tensor: ...
+    def refusing(self) -> AbstractContextManager[None]: ...
 
 
 class BankLoss(nn.Module):
@@ -78,6 +92,7 @@ class BankLoss(nn.Module):
         if isinstance(temperature, torch.Tensor):
             raise TypeError("temperature of a loss with a bank must be a number; use vmf_cross_entropy to learn it")
         self.bank = ClassBank(num_classes, dim, **bank)
+        self.team: Team | None = None
         self.temperature = float(temperature)
         self.normalize = bool(normalize)
         self.potential = resolve(realization, self.bank.dim)
@@ -97,15 +112,28 @@ class BankLoss(nn.Module):
         self.compile_mode = compile
         self._compiled: Callable[..., tuple[fused.Result, Touched | None]] | None = None
 
+    @property
+    def num_classes(self) -> int:
+        """K, of all ranks where several share the classes out."""
+        return self.bank.num_classes if self.team is None else self.team.num_classes
+
     def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
         """Add prior_strength * log(n_k / sum n) to the scores from now on."""
         prior = self.prior_strength * log_prior_of(class_counts)
-        if len(prior) != self.bank.num_classes:
-            raise ValueError(f"class_counts must have one number for each of the {self.bank.num_classes} classes, got {len(prior)}")
+        if len(prior) != self.num_classes:
+            raise ValueError(f"class_counts must have one number for each of the {self.num_classes} classes, got {len(prior)}")
         finite = prior[torch.isfinite(prior)]
         self._spread = float(finite.max() - finite.min())
         self._plans.clear()
+        if self.team is not None:
+            self.team.set_prior(prior)
+            prior = self.team.part(prior)
         self.log_prior = prior.to(device=self.bank.sums.device, dtype=self.bank.sums.dtype)
+
+    def without_prior(self) -> None:
+        """Make what depends on the prior for one that is the same for all classes, where the bank is now."""
+        self._spread, self.log_prior = 0.0, None
+        self._plans.clear()
 
     def forward(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
         """The loss of one view (B, p), or of several: (V, B, p), or a sequence of (B, p). Updates the bank in training mode."""
@@ -116,6 +144,8 @@ class BankLoss(nn.Module):
         return self._reduced(features, labels, "none")
 
     def _reduced(self, features: Views, labels: torch.Tensor, reduction: str) -> torch.Tensor:
+        if self.team is not None:
+            return self.team.loss(self, features, labels, reduction)
         views = self._views(features)
         views, labels = checked_batch(views, labels, self.bank.num_classes, self.bank.dim, self.bank.sums, validate=self.bank.validate)
         with full_precision(views.device.type):
@@ -129,11 +159,28 @@ class BankLoss(nn.Module):
             self.bank.settle()
         return loss
 
+    def of_own(self, term: Callable[..., Any], *arguments: Any) -> Any:
+        """`term` of arguments that it checks, before forward; other processes that wait for this one hear of an error."""
+        if self.team is None:
+            return term(*arguments)
+        with self.team.refusing():
+            return term(*arguments)
+
+    def of_all(self, mean: torch.Tensor, size: int, *, counted: bool = True) -> torch.Tensor:
+        """A mean over `size` rows of this process as its share of the mean over those of all; the same in one process.
+
+        Args:
+            counted: the rows are the samples of the last forward; without, the processes ask each other how many they have.
+        """
+        return mean if self.team is None else self.team.share_of_mean(mean, size, counted=counted)
+
     def _plain_only(self, dtype: torch.dtype) -> bool:
         return self.geometry == "expanded" or dtype != self.bank.sums.dtype or self.scalar_dtype not in (None, dtype)
 
     def soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
         """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated."""
+        if self.team is not None and not self.team.whole:
+            raise RuntimeError("soft needs all classes in one process, and this loss shares them out: use labels, or data parallelism")
         if self.normalize and isinstance(features, torch.Tensor):
             features = self.scaled(features)
         state = _Snapshot(self.bank)
@@ -142,7 +189,10 @@ class BankLoss(nn.Module):
         )
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
-        """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features."""
+        """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features.
+
+        Where several processes share the classes out, of those held here.
+        """
         if self.normalize and isinstance(features, torch.Tensor):
             features = self.scaled(features)
         return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **self._computed())
@@ -169,19 +219,24 @@ class BankLoss(nn.Module):
             step = self._compiled
         with torch.no_grad():
             result, touched = step(plan, views.detach(), labels, self.training)
-        again = None if torch.compiler.is_compiling() else _Again(self, labels, touched)
+        again = None if torch.compiler.is_compiling() else Again(self, labels, touched)
         return given(views, result.loss, result.gradient, again, reduction)
 
-    def _plan(self, views: torch.Tensor) -> fused.Plan:
-        rows, gradient = views.shape[0] * views.shape[1], views.requires_grad and torch.is_grad_enabled()
+    def _plan(self, views: torch.Tensor, *, gradient: bool | None = None, extra_spread: float = 0.0) -> fused.Plan:
+        rows = views.shape[0] * views.shape[1]
+        if gradient is None:
+            gradient = views.requires_grad and torch.is_grad_enabled()
         compiling = torch.compiler.is_compiling()
         if self.normalize:
             bound: float | None = 1.001
         else:
             bound = None if self.compile_mode or compiling else longest(views, None)
-        key = (rows, gradient, views.dtype, bound, self.temperature, self.potential, self.compile_mode)
+        key = (rows, gradient, views.dtype, bound, self.temperature, self.potential, self.compile_mode, extra_spread)
         if key in self._plans:
             return self._plans[key]
+        compiled = bool(self.compile_mode) or compiling
+        if self.team is not None:  # what several processes do is compiled tile by tile or not at all
+            compiled = compiled and fused.streams(rows, self.bank.num_classes)
         plan = fused.plan(
             self.potential,
             self.temperature,
@@ -189,9 +244,9 @@ class BankLoss(nn.Module):
             rows=rows,
             num_classes=self.bank.num_classes,
             longest=bound,
-            spread=self._spread,
+            spread=self._spread + extra_spread,
             gradient=gradient,
-            compiled=bool(self.compile_mode) or compiling,
+            compiled=compiled,
             tangential=self.normalize,
         )
         if self.normalize and not compiling:
@@ -283,7 +338,7 @@ class _Snapshot:
         return Classes(*(tensor.clone() for tensor in self._bank.classes()))
 
 
-class _Again:
+class Again:
     """The rows of a fused loss once more, in operations that can be differentiated, as long as the bank has not changed."""
 
     def __init__(self, loss: BankLoss, labels: torch.Tensor, touched: Touched | None) -> None:
@@ -300,7 +355,7 @@ class _Again:
         if self.touched is None:
             states = [bank.current()] * len(views)
         else:
-            full = every_state(bank.current(), self.labels, self.touched)
+            full = every_state(bank.current(), self.touched)
             states = [Classes(*(tensor[v] for tensor in full)) for v in range(len(views))]
         pairs = zip(self.loss.scaled(views), states, strict=True)
         return torch.stack([self.loss._plain_rows(view, self.labels, state, view.dtype) for view, state in pairs])

@@ -109,7 +109,7 @@ def vmf_cross_entropy(
             scores = plain_scores(features, classes, temperature, pot, geometry, dtype, scalars)
             rows = targets.losses(scores if log_prior is None else scores + log_prior)
             return reduce(rows, reduction, targets.share.sum())
-        job = _Job(pot, targets, dtype, isinstance(state, ClassState))
+        job = Job(pot, targets, dtype, isinstance(state, ClassState))
         plan = fused.plan(
             pot,
             temperature.detach().to(dtype) if isinstance(temperature, torch.Tensor) else temperature,
@@ -117,7 +117,7 @@ def vmf_cross_entropy(
             rows=len(features),
             num_classes=state.num_classes,
             longest=longest(features, max_norm),
-            spread=_spread(log_prior),
+            spread=spread(log_prior),
             gradient=features.requires_grad and torch.is_grad_enabled(),
             tile=tile,
         )
@@ -135,6 +135,7 @@ class Targets:
         soft: (B, K) or (1, K) weights u, or None.
         counted: (B,), 1 or 0 for ignored rows; multiplies the soft part.
         share: (B,), what the mean divides by, summed.
+        soft_total: the sums of `soft` over all classes, where it has only some of them; None: over those that it has.
     """
 
     labels: torch.Tensor | None
@@ -142,6 +143,7 @@ class Targets:
     soft: torch.Tensor | None
     counted: torch.Tensor
     share: torch.Tensor
+    soft_total: torch.Tensor | None = None
 
     @staticmethod
     def of(
@@ -177,7 +179,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One evaluation: the fused pass, and what backward may ask for beyond it."""
 
     pot: Potential
@@ -203,7 +205,7 @@ class _Job:
             assert targets.labels is not None
             assert targets.hard is not None
             result = cross_entropy_of_batch(plan, view, targets.labels, classes, bias)
-            return _weighted(result, targets.hard)
+            return weighted(result, targets.hard)
         own = fused.own_square(view, plan.temperature)
         label = None
         if targets.labels is not None:
@@ -222,10 +224,10 @@ class _Job:
             )
         assert linear is not None
         # the soft part first: finish writes over the sums
-        soft = _weighted(fused.finish_linear(plan, sums, linear, view, label), targets.counted)
+        soft = weighted(fused.finish_linear(plan, sums, linear, view, label), targets.counted)
         if label is None or targets.hard is None:
             return soft
-        hard = _weighted(fused.finish(plan, sums, view, label), targets.hard)
+        hard = weighted(fused.finish(plan, sums, view, label), targets.hard)
         gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
         return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
 
@@ -281,7 +283,8 @@ class _Job:
             total = self.targets.hard[:, None] * torch.where(own_class, at_label, probability)
         if self.targets.soft is not None:
             soft = self.targets.soft
-            total = total + self.targets.counted[:, None] * (soft.sum(1, keepdim=True) * probability - soft[:, first:last])
+            whole = soft.sum(1, keepdim=True) if self.targets.soft_total is None else self.targets.soft_total
+            total = total + self.targets.counted[:, None] * (whole * probability - soft[:, first:last])
         return total
 
 
@@ -296,7 +299,7 @@ class _Fused(Function):
         concentration: torch.Tensor,
         temperature: Temperature,
         log_prior: torch.Tensor | None,
-        job: _Job,
+        job: Job,
         plan: fused.Plan,
         classes: Classes,
         result: fused.Result,
@@ -396,7 +399,7 @@ def given(
     return _GivenOnce.apply(features, loss, gradient, again, reduction)
 
 
-def _weighted(result: fused.Result, weight: torch.Tensor) -> fused.Result:
+def weighted(result: fused.Result, weight: torch.Tensor) -> fused.Result:
     """A row of weight 0 contributes 0, even where its loss is infinite."""
     counts = weight != 0
     loss = torch.where(counts, result.loss * weight, 0.0)
@@ -418,12 +421,12 @@ def longest(features: torch.Tensor, max_norm: float | None) -> float | None:
         if not 0 < float(max_norm) < float("inf"):
             raise ValueError(f"max_norm must be a positive number, a bound on the length of the features, got {max_norm!r}")
         return float(max_norm)
-    if readable(features) and len(features):
+    if readable(features) and features.numel():
         return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=torch.float64).max()) + 1e-30
     return None
 
 
-def _spread(log_prior: torch.Tensor | None) -> float | None:
+def spread(log_prior: torch.Tensor | None) -> float | None:
     """Largest minus smallest finite log prior; None where it cannot be read."""
     if log_prior is None:
         return 0.0

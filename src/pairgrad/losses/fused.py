@@ -88,12 +88,17 @@ def plan(
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
     fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * MARGIN[dtype]
-    streams = compiled and rows * num_classes > _COMPILED_WHOLE
-    if tile is None and compiled and not streams:
+    tiled = compiled and streams(rows, num_classes)
+    if tile is None and compiled and not tiled:
         tile = num_classes
     if tile is None:
         tile = max(SMALLEST_TILE, (_COMPILED_TILE if compiled else _EAGER_TILE) // max(rows, 1))
-    return Plan(pot, temperature, kernels.series_terms(pot, reach, dtype), fixed, gradient, min(tile, num_classes), streams, tangential)
+    return Plan(pot, temperature, kernels.series_terms(pot, reach, dtype), fixed, gradient, min(tile, num_classes), tiled, tangential)
+
+
+def streams(rows: int, num_classes: int) -> bool:
+    """Whether compiled code goes through the classes tile by tile."""
+    return rows * num_classes > _COMPILED_WHOLE
 
 
 class Sums(NamedTuple):
@@ -151,10 +156,11 @@ def label_terms(plan: Plan, features: torch.Tensor, own: torch.Tensor, classes: 
 def start(plan: Plan, features: torch.Tensor, own: torch.Tensor, label: Label | None, largest_bias: torch.Tensor) -> Sums:
     """Empty sums, with the first value of `top`."""
     shape = features.shape[:-1]
-    if plan.fixed and label is not None:
+    if plan.fixed:
         # no score exceeds ||f|| / tau, and the label's is one of them: the largest logit lies within the margin of this
         highest = own.sqrt().squeeze(-1) + (largest_bias - MARGIN[features.dtype])
-        top = torch.maximum(label.logit, highest)
+        # without a label: a class without direction and with the largest prior has its logit there; log(total) + top then cancels little
+        top = torch.maximum(highest, largest_bias if label is None else label.logit)
     elif label is not None:
         top = label.logit.clamp_min(torch.finfo(features.dtype).min / 2)
     else:

@@ -120,15 +120,24 @@ class PATTLoss(nn.Module):
             features: the views that are augmented implicitly, in order: (V, B, p), or a sequence of (B, p).
             labels: (B,).
             logits: (B, K), the classifier's for the regular view.
-            outlier_logits: (N, K), the classifier's for outliers; None leaves the term out.
+            outlier_logits: (N, K), the classifier's for outliers; None leaves the term out. On several ranks all have some, be it (0, K), or none has.
         """
-        if outlier_logits is not None and not isinstance(outlier_logits, torch.Tensor):
-            raise TypeError(f"outlier_logits must be a tensor of shape (batch, num_classes) or None, got {describe(outlier_logits)}")
-        adjustment = self.adjustment(logits, labels)  # first: it checks its arguments before the bank changes
-        outliers = adjustment.new_zeros(()) if outlier_logits is None else self.outliers(outlier_logits)
+        # first: it checks its arguments before the bank changes
+        adjustment, outliers = self.augmentation.of_own(self._of_classifier, logits, labels, outlier_logits)
         augmentation = self.augmentation(features, labels)
+        adjustment = self.augmentation.of_all(adjustment, len(labels))
+        if outlier_logits is not None:
+            outliers = self.augmentation.of_all(outliers, len(outlier_logits), counted=False)
         total = augmentation + self.weights.adjustment * adjustment + self.weights.outliers * outliers
         return PATTTerms(total, augmentation, adjustment, outliers)
+
+    def _of_classifier(
+        self, logits: torch.Tensor, labels: torch.Tensor, outlier_logits: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if outlier_logits is not None and not isinstance(outlier_logits, torch.Tensor):
+            raise TypeError(f"outlier_logits must be a tensor of shape (batch, num_classes) or None, got {describe(outlier_logits)}")
+        adjustment = self.adjustment(logits, labels)
+        return adjustment, adjustment.new_zeros(()) if outlier_logits is None else self.outliers(outlier_logits)
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (B, K) of features (B, p) against the bank as it is."""

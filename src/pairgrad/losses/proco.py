@@ -44,7 +44,7 @@ class ProCoLoss(BankLoss):
     def __init__(self, num_classes: int, dim: int, *, weight: float = 1.0, class_counts: Any = None, **options: Any) -> None:
         super().__init__(num_classes, dim, class_counts=class_counts, **options)
         self.weight = float(weight)
-        self.classifier = self._classifier([1.0] * self.bank.num_classes if class_counts is None else class_counts)
+        self.classifier = self._classifier([1.0] * self.num_classes if class_counts is None else class_counts)
 
     def _classifier(self, class_counts: Sequence[float] | torch.Tensor) -> LogitAdjust:
         sums = self.bank.sums
@@ -56,12 +56,19 @@ class ProCoLoss(BankLoss):
         if hasattr(self, "classifier"):  # not yet while the part with the bank is made
             self.classifier = self._classifier(class_counts)
 
+    def without_prior(self) -> None:
+        super().without_prior()
+        self.classifier = self._classifier([1.0] * self.num_classes)
+
     def forward(self, features: Views, labels: torch.Tensor, logits: torch.Tensor | None = None) -> torch.Tensor:
         """The contrastive loss of one or several views, or with `logits` (B, K) the whole objective. Updates the bank in training mode."""
         if logits is None:
             return super().forward(features, labels)
-        classifier = self.classifier(logits, labels)  # first: it checks its arguments before the bank changes
-        return classifier + self.weight * super().forward(features, labels)
+        classifier = self.of_own(self.classifier, logits, labels)  # first: it checks its arguments before the bank changes
+        contrast = super().forward(features, labels)
+        if self.reduction == "mean":
+            classifier = self.of_all(classifier, len(labels))
+        return classifier + self.weight * contrast
 
     def start_epoch(self, *, generator: torch.Generator | None = None) -> None:
         """Before every epoch with `memory="two-epochs"`; does nothing with a cumulative bank."""

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 
 from pairgrad.ground.compilation import compile as compile_
-from pairgrad.losses.fused import Plan, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
+from pairgrad.losses.fused import Label, Plan, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
 from pairgrad.sphere.bank import ClassBank, Touched
 from pairgrad.sphere.state import Classes
 
@@ -48,9 +48,16 @@ def cross_entropy_of_views(
     touched = bank.absorb(views, labels)
     if len(views) == 1:
         return cross_entropy_of_batch(plan, views, labels, bank.current(), log_prior), None
-    if bank.num_classes < 2 * len(labels):
-        return cross_entropy_of_batch(plan, views, labels, every_state(bank.current(), labels, touched), log_prior), touched
-    return _stacked(plan, views, labels, bank.current(), touched, log_prior), touched
+    return cross_entropy_after(plan, views, labels, bank.current(), touched, log_prior), touched
+
+
+def cross_entropy_after(
+    plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, touched: Touched, log_prior: torch.Tensor | None
+) -> Result:
+    """Each view against the classes as it saw them: as in `touched` after it, and as in `classes`, the final ones, elsewhere."""
+    if len(classes.rates) < 2 * len(touched.labels):
+        return cross_entropy_of_batch(plan, views, labels, every_state(classes, touched), log_prior)
+    return _stacked(plan, views, labels, classes, touched, log_prior)
 
 
 def cross_entropy_of_batch(
@@ -67,20 +74,54 @@ def cross_entropy_of_batch(
         bias = views.new_zeros(()) if log_prior is None else log_prior
         return in_one_tile(plan, views, own, labels, classes, bias, target)
     label = label_terms(plan, views, own, target, label_bias(log_prior, labels, views))
-    sums = start(plan, views, own, label, largest_bias(log_prior, views))
-    return finish(plan, _over_all_classes(plan, sums, views, own, labels, classes, log_prior), views, label)
+    sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views))
+    return finish(plan, sums, views, label)
 
 
-def every_state(classes: Classes, labels: torch.Tensor, touched: Touched) -> Classes:
+def every_state(classes: Classes, touched: Touched) -> Classes:
     """A copy of all classes for every view, (V, K, ...), with the batch's classes as that view saw them."""
 
     def copies(final: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         full = final.to(seen.dtype).expand(len(seen), *final.shape).clone()
-        return full.index_copy_(1, labels, seen)
+        return full.index_copy_(1, touched.labels, seen)
 
     return Classes(
         copies(classes.rows, touched.rows), copies(classes.rates, touched.rates), copies(classes.concentration, touched.concentration)
     )
+
+
+def sums_over_classes(
+    plan: Plan,
+    views: torch.Tensor,
+    own: torch.Tensor,
+    label: Label | None,
+    labels: torch.Tensor,
+    classes: Classes,
+    log_prior: torch.Tensor | None,
+    highest_prior: torch.Tensor,
+    touched: Touched | None = None,
+) -> Sums:
+    """Sums over all classes (K, p) but each row's own.
+
+    Args:
+        label: a first guess of where the largest logit lies; None where it is not known here.
+        labels: (B,), as places in `classes`; a place outside leaves out nothing.
+        highest_prior: the largest log prior of any class.
+        touched: what all views but the last saw of the classes that it names; None: every view sees `classes`.
+    """
+    sums = start(plan, views, own, label, highest_prior)
+    sums = _over_all_classes(plan, sums, views, own, labels, classes, log_prior, None if touched is None else touched.labels)
+    if touched is None:
+        return sums
+    # the batch's classes as the earlier views saw them, each class once
+    repeated = touched.slots != torch.arange(len(touched.slots), device=labels.device)
+    bias = label_bias(log_prior, touched.labels, views).expand(repeated.shape).masked_fill(repeated, -torch.inf)
+    early = Classes(*(tensor[:-1] for tensor in touched.states()))
+    part = sums.earlier()
+    for first, last in plan.tiles(len(bias)):
+        excluded = labels[:, None] == touched.labels[first:last]
+        part, _ = visit(plan, part, views[:-1], own[:-1], early.tile(first, last), bias[first:last], excluded)
+    return _put_back(part, sums)
 
 
 def _over_all_classes(
@@ -91,10 +132,9 @@ def _over_all_classes(
     labels: torch.Tensor,
     classes: Classes,
     log_prior: torch.Tensor | None,
-    *,
-    apart: bool = False,
+    apart: torch.Tensor | None = None,
 ) -> Sums:
-    """Visit every tile, each row without its label; with `apart`, all but the last view without all classes of the batch."""
+    """Visit every tile, each row without its label, and all but the last view without the classes `apart`."""
     num_classes = classes.rates.shape[-1]
     streams = plan.compiled_tiles and not torch.compiler.is_compiling()
     for first, last in plan.tiles(num_classes):
@@ -116,17 +156,16 @@ def _visit_tile(
     classes: Classes,
     bias: torch.Tensor,
     first: torch.Tensor | int,
-    apart: bool,
+    apart: torch.Tensor | None,
 ) -> Sums:
     """Visit the classes first .. first + T - 1, in one loop over rows and classes: views and samples are one dimension where that is possible."""
-    places = labels - first
-    excluded = places[:, None] == torch.arange(len(bias), device=labels.device)  # (B, T)
+    excluded = (labels - first)[:, None] == torch.arange(len(bias), device=labels.device)  # (B, T)
     if classes.rows.dim() == 3:
         return visit(plan, sums, views, own, classes, bias, excluded)[0]
     excluded = excluded.repeat(len(views), 1)  # (V B, T)
-    if apart:
+    if apart is not None:
         last_view = torch.arange(len(excluded), device=labels.device) >= len(excluded) - len(labels)
-        excluded = excluded | (occurring(places, len(bias)) & ~last_view[:, None])
+        excluded = excluded | (occurring(apart - first, len(bias)) & ~last_view[:, None])
     flat = Sums(*(None if tensor is None else tensor.flatten(0, 1) for tensor in sums))  # type: ignore[arg-type]
     flat, _ = visit(plan, flat, views.flatten(0, 1), own.flatten(0, 1), classes, bias, excluded)
     return Sums(*(None if tensor is None else tensor.unflatten(0, views.shape[:2]) for tensor in flat))  # type: ignore[arg-type]
@@ -141,19 +180,9 @@ def _stacked(
     plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, touched: Touched, log_prior: torch.Tensor | None
 ) -> Result:
     own = own_square(views, plan.temperature)
-    states = Classes(touched.rows, touched.rates, touched.concentration)
-    prior = label_bias(log_prior, labels, views)
-    label = label_terms(plan, views, own, states, prior)
-    sums = start(plan, views, own, label, largest_bias(log_prior, views))
-
-    sums = _over_all_classes(plan, sums, views, own, labels, classes, log_prior, apart=True)
-
-    # the batch's classes as the earlier views saw them, each class once
-    repeated = touched.slots != torch.arange(len(labels), device=labels.device)
-    bias = prior.expand(labels.shape).masked_fill(repeated, -torch.inf)
-    early = Classes(*(tensor[:-1] for tensor in states))
-    part, _ = visit(plan, sums.earlier(), views[:-1], own[:-1], early, bias, labels[:, None] == labels)
-    return finish(plan, _put_back(part, sums), views, label)
+    label = label_terms(plan, views, own, touched.of_samples(), label_bias(log_prior, labels, views))
+    sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views), touched)
+    return finish(plan, sums, views, label)
 
 
 def _put_back(part: Sums, sums: Sums) -> Sums:

@@ -17,16 +17,30 @@ from pairgrad.sphere.statistics import Batch, Statistics, absorbed, gathered
 UNSEEN = ("random", "uniform")
 MEMORIES = ("cumulative", "two-epochs")
 INITIAL_LENGTH = 0.9
+_BLOCK = 65536  # classes whose initial directions are drawn, or whose norms are taken, at once
 _LENGTH_TOL = 1e-5  # a mean of unit vectors exceeds 1 by rounding only: a few units of float32 per summand
 
 
 class Touched(NamedTuple):
-    """The states of the classes of a batch after each of its views; entry b is about the class of sample b."""
+    """The states of the classes of a batch after each of its views. In one process entry t is about the class of sample t; where several processes
+    put their batches together there is an entry for every class that any of them brought.
+    """
 
-    rows: torch.Tensor  # (V, B, p)
-    rates: torch.Tensor  # (V, B), kappa / ||row||
-    concentration: torch.Tensor  # (V, B)
-    slots: torch.Tensor  # (B,), the first sample of the same class
+    rows: torch.Tensor  # (V, T, p)
+    rates: torch.Tensor  # (V, T), kappa / ||row||
+    concentration: torch.Tensor  # (V, T)
+    slots: torch.Tensor  # (T,), the first entry of the same class
+    labels: torch.Tensor  # (T,)
+    samples: torch.Tensor | None = None  # (B,), the entry of each sample's class; None: entry b
+
+    def states(self) -> Classes:
+        return Classes(self.rows, self.rates, self.concentration)
+
+    def of_samples(self) -> Classes:
+        """The states of the class of each sample, (V, B, p), (V, B), (V, B)."""
+        if self.samples is None:
+            return self.states()
+        return Classes(*(tensor.index_select(1, self.samples) for tensor in self.states()))
 
 
 class ClassBank(nn.Module):
@@ -133,15 +147,22 @@ class ClassBank(nn.Module):
 
         Traceable by torch.compile: call `refresh` before and `settle` after, outside.
         """
+        return self.absorb_batch(gathered(self.summed(views), labels))
+
+    def summed(self, views: torch.Tensor) -> torch.Tensor:
+        """Features as they are summed."""
+        return torch.nn.functional.normalize(views, dim=-1) if self.on_resultant_above_one == "normalize" else views
+
+    @torch.no_grad()
+    def absorb_batch(self, batch: Batch) -> Touched:
+        """`absorb` of views that are summed by class already."""
         self._check_writable()
-        if self.on_resultant_above_one == "normalize":
-            views = torch.nn.functional.normalize(views, dim=-1)
-        batch = gathered(views, labels)
+        labels = batch.labels
         after = absorbed(self._statistics().rows(labels), batch, self.decay)
         high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
         norms = torch.linalg.vector_norm(high, dim=-1, dtype=torch.float64)
         counts = torch.stack([rows.counts for rows in after])
-        lengths = norms / counts
+        lengths = norms / torch.where(counts > 0, counts, 1.0)
         if self.on_resultant_above_one == "error":
             self._refuse_above_one(lengths, labels)
         concentration = self.rule(lengths, counts)
@@ -153,7 +174,7 @@ class ClassBank(nn.Module):
         self._norms.index_copy_(0, labels, norms[-1])
         self._concentrations.index_copy_(0, labels, concentration[-1])
         self._rates.index_copy_(0, labels, rate[-1])
-        return Touched(high, rate, concentration, batch.slots)
+        return Touched(high, rate, concentration, batch.slots, labels)
 
     def _absorb_next(self, batch: Batch) -> None:
         statistics = self._statistics("next_")
@@ -187,10 +208,18 @@ class ClassBank(nn.Module):
             tensor.zero_()
         if self.unseen == "random" and statistics.high.device.type != "meta":
             device = statistics.high.device if generator is None else generator.device
-            for start in range(0, self.num_classes, 65536):  # a block at a time: no second copy of a large bank
-                block = statistics.high[start : start + 65536]
-                draw = torch.randn(block.shape, device=device, dtype=block.dtype, generator=generator)
-                block.copy_(INITIAL_LENGTH * torch.nn.functional.normalize(draw, dim=1))
+            held, total = self._held()
+            for start in range(0, total, _BLOCK):  # a block at a time: no second copy of a large bank
+                stop = min(start + _BLOCK, total)
+                draw = torch.randn(stop - start, self.dim, device=device, dtype=statistics.high.dtype, generator=generator)
+                first, last = max(start, held), min(stop, held + self.num_classes)
+                if first < last:
+                    block = torch.nn.functional.normalize(draw[first - start : last - start], dim=1)
+                    statistics.high[first - held : last - held].copy_(INITIAL_LENGTH * block)
+
+    def _held(self) -> tuple[int, int]:
+        """The first of the classes that are held here, and how many there are in all: the same directions are drawn, whoever holds them."""
+        return 0, self.num_classes
 
     @torch.no_grad()
     def start_epoch(self, *, generator: torch.Generator | None = None) -> None:
@@ -259,7 +288,9 @@ class ClassBank(nn.Module):
         ):
             return
         self._place_derived()
-        torch.linalg.vector_norm(self.sums, dim=1, dtype=torch.float64, out=self._norms)
+        for start in range(0, self.num_classes, _BLOCK):  # a block at a time: torch makes a float64 copy of what it is given
+            rows = slice(start, start + _BLOCK)
+            torch.linalg.vector_norm(self.sums[rows], dim=1, dtype=torch.float64, out=self._norms[rows])
         concentration = self.rule(self._lengths(), self.counts)
         self._concentrations.copy_(concentration)
         self._rates.copy_(rates(concentration, self._norms))

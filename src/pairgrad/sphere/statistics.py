@@ -11,10 +11,10 @@ import torch
 
 
 class Batch(NamedTuple):
-    """Views of a labelled batch, summed by class; entry b is about the class of sample b."""
+    """Views of a labelled batch, summed by class; entry b is about the class of sample b. A class whose multiplicity is 0 is not in the batch."""
 
     labels: torch.Tensor  # (B,)
-    slots: torch.Tensor  # (B,), the first sample with the same label
+    slots: torch.Tensor  # (B,), the first entry with the same label
     totals: tuple[torch.Tensor, ...]  # per view (B, p)
     multiplicity: torch.Tensor  # (B,)
 
@@ -22,7 +22,7 @@ class Batch(NamedTuple):
         """All views as one."""
         if len(self.totals) == 1:
             return self
-        return Batch(self.labels, self.slots, (sum(self.totals[1:], start=self.totals[0]),), self.multiplicity * len(self.totals))
+        return self._replace(totals=(sum(self.totals[1:], start=self.totals[0]),), multiplicity=self.multiplicity * len(self.totals))
 
 
 class Statistics(NamedTuple):
@@ -41,17 +41,32 @@ class Statistics(NamedTuple):
             tensor.index_copy_(0, labels, new)
 
 
-def gathered(views: torch.Tensor, labels: torch.Tensor) -> Batch:
-    """Sums by class within each view of a batch, views (V, B, p), by sorting the labels."""
+def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tensor | None = None, *, repeatable: bool = False) -> Batch:
+    """Sums by class within each view of a batch, views (V, B, p), by sorting the labels.
+
+    Args:
+        multiplicity: (B,), float64, how many samples a row is the sum of; None: each is one. A row of 0 samples must be 0.
+        repeatable: the same bits every time on every device, so that several processes that hold the same batch agree.
+    """
     order = torch.argsort(labels, stable=True)
     ordered = labels[order]
     place = torch.arange(len(labels), device=labels.device)
     changes = torch.nn.functional.pad(ordered[1:] != ordered[:-1], (1, 0), value=True)
     start = torch.cummax(torch.where(changes, place, 0), 0).values
     slots = torch.empty_like(order).index_copy_(0, order, order[start])
-    totals = tuple(torch.zeros_like(view).index_add_(0, slots, view).index_select(0, slots) for view in views)
-    ones = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
-    multiplicity = torch.zeros_like(ones).index_add_(0, slots, ones).index_select(0, slots)
+    # index_add_ is repeatable on the CPU; on CUDA it adds in any order, and index_put_ sorts
+    sort = repeatable and views.device.type != "cpu"
+    totals = tuple(
+        (
+            torch.zeros_like(view).index_put_((slots,), view, accumulate=True)
+            if sort
+            else torch.zeros_like(view).index_add_(0, slots, view)
+        ).index_select(0, slots)
+        for view in views
+    )
+    if multiplicity is None:
+        multiplicity = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
+    multiplicity = torch.zeros_like(multiplicity).index_add_(0, slots, multiplicity).index_select(0, slots)
     return Batch(labels, slots, totals, multiplicity)
 
 
@@ -59,18 +74,20 @@ def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statis
     """The rows of the batch's classes after each view in turn: a+ = (N a + s) / (N + m) as sums and counts (eq. sum-count-update).
 
     The first samples of a class replace what its row held before, an initial direction. With `decay`, a class forgets by that factor whenever
-    it occurs.
+    it occurs. Rows of classes that are not in the batch stay as they are.
     """
     after = []
+    occurs = batch.multiplicity > 0
     # in the dtype of the sums, not the default one: sums and counts must forget by the same factor, or R drifts away from the mean's length
-    keep: torch.Tensor | None = (rows.counts > 0).to(rows.high.dtype) * (1.0 if decay is None else decay)
+    factor = torch.full_like(rows.high[:, 0], 1.0 if decay is None else decay)
+    keep: torch.Tensor | None = torch.where(occurs, (rows.counts > 0) * factor, 1.0)
     for total in batch.totals:
         high, low, counts = rows
         if keep is not None:
             high, low, counts = high * keep[:, None], low * keep[:, None], counts * keep
         rows = Statistics(*_two_words(high, low, total), counts + batch.multiplicity)
         after.append(rows)
-        keep = None if decay is None else torch.full_like(high[:, 0], decay)
+        keep = None if decay is None else torch.where(occurs, factor, 1.0)
     return after
 
 

@@ -125,3 +125,10 @@ def test_other_processes_read_ahead():
     files = dataclasses.replace(digits(), train=_Files(digits().train))
     subject = Batches(files, recipe(), 1, CPU, workers=2)
     assert all(map(same, subject.stream(3, 9), batches().stream(3, 9)))
+
+
+def test_reading_draws_nothing_from_the_global_generator():
+    """It belongs to the network, and a run that is taken up again starts reading once more than one that is not."""
+    before = torch.get_rng_state()
+    next(batches().stream(0, 1))
+    assert torch.equal(torch.get_rng_state(), before)

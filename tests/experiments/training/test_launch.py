@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from pairgrad.experiments.runs import RunDirectory, RunMismatch
-from pairgrad.experiments.training import launch
+from pairgrad.experiments.training import Process, launch
 from pairgrad.experiments.training.launch import Arm, load_data, run_directory
 from tests.experiments.training.small import arm, digits, opened, recipe
 
@@ -39,7 +39,7 @@ def test_other_data_are_refused(tmp_path):
 
 def test_another_number_of_processes_is_another_run(tmp_path):
     """Batch normalisation has the statistics of each process's own part."""
-    with RunDirectory.create(tmp_path / "run", arm().facts(digits(), 2)):
+    with RunDirectory.create(tmp_path / "run", arm().facts(digits(), Process(0, 2))):
         pass
     with pytest.raises(RunMismatch, match="processes: 2 there, 1 given"), opened(tmp_path / "run", arm()):
         pass

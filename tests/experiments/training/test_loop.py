@@ -295,7 +295,7 @@ def test_a_failure_in_one_of_several_processes_keeps_the_batch_of_all(tmp_path):
     with opened(tmp_path / "run", given) as run:
         subject = made(given)
         subject.batches = Batches(digits(), recipe(), given.seed, subject.device, Process(0, 2))
-        kept = save_failure(run, subject, NonFinite(3, "loss", before=False))
+        kept = save_failure(run, subject, subject.state(), NonFinite(3, "loss", before=False))
     found = load_checkpoint(kept)
     assert torch.equal(found.state["batch"]["indices"], made(given).batches.indices(3))
     assert found.extra == {"update": 3, "what": "loss", "state_is_from_before_the_update": False}
@@ -327,7 +327,7 @@ class _Two(Process):
     asked: list
     answer = False
 
-    def any(self, flag, device):
+    def any(self, flag, what=""):
         self.asked.append(flag)
         return flag or self.answer
 

@@ -1,18 +1,22 @@
-"""The terms of the host systems' losses, on one process and on two."""
+"""The terms of the host systems' losses, on one process and on several."""
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
 
 import pairgrad as pg
 from pairgrad.experiments.models import Outputs
 from pairgrad.experiments.recipes import Loss
-from pairgrad.experiments.training import Process
+from pairgrad.experiments.training import Process, Sharing
 from pairgrad.experiments.training.objective import Objective
 from pairgrad.experiments.training.seeds import generator
+from tests.distributed.ranks import run
 
-CLASSES, DIM, SIZE, OUTLIERS = 5, 16, 8, 6
-COUNTS = (50, 30, 20, 10, 5)
+CLASSES, DIM, SIZE, OUTLIERS = 7, 16, 8, 8
+COUNTS = (50, 30, 20, 10, 5, 4, 3)
+# Sums over samples in another order: a few roundings of float32. Not with PATT's features in the expanded geometry: at the cap of the concentrations its radii
+# are near 1e5 and rounded to 8e-3, so that even one process has other losses (2e-4) and gradients (2e-3) with its samples in another order.
+GRADIENT = 1e-6  # of the largest entry
 
 
 def batch(method):
@@ -27,8 +31,8 @@ def batch(method):
     return features, logits, labels
 
 
-def objective(method, process=None):
-    settings = Loss(method, memory="two-epochs" if method == "proco" else "cumulative", contrast_weight=0.7)
+def objective(method, process=None, geometry="expanded"):
+    settings = Loss(method, memory="two-epochs" if method == "proco" else "cumulative", contrast_weight=0.7, geometry=geometry)
     return Objective(settings, CLASSES, DIM, COUNTS, "arfr", 1, process)
 
 
@@ -83,7 +87,7 @@ def test_proco_is_procoloss_with_two_memories():
     assert terms.outliers == 0
 
 
-def _gradients(method, process):
+def _gradients(method, geometry, process):
     features, logits, labels = batch(method)
     parts = [features[i * SIZE : (i + 1) * SIZE].chunk(process.world)[process.rank] for i in range(3)]
     parts.append(features[3 * SIZE :].chunk(process.world)[process.rank])
@@ -91,35 +95,89 @@ def _gradients(method, process):
     logit_parts = [logits[i * SIZE : (i + 1) * SIZE].chunk(process.world)[process.rank] for i in range(3)]
     logit_parts.append(logits[3 * SIZE :].chunk(process.world)[process.rank])
     my_logits = torch.cat(logit_parts).requires_grad_()
-    subject = objective(method, process)
-    subject.start_epoch(0)
-    terms = subject(outputs(mine, my_logits), labels.chunk(process.world)[process.rank])
+    subject = objective(method, process, geometry)
+    for epoch in (0, 1):
+        subject.start_epoch(epoch)
+        terms = subject(outputs(mine, my_logits), labels.chunk(process.world)[process.rank])
     terms.total.backward()
     return terms, mine.grad, my_logits.grad, subject
 
 
-def _in_process(rank, world, method, path):
-    distributed.init_process_group("gloo", init_method=f"file://{path}/meet", rank=rank, world_size=world)
-    process = Process(rank, world)
-    terms, gradient, logit_gradient, subject = _gradients(method, process)
-    mean = process.mean(torch.stack([term.detach() for term in terms]))
-    saved = {"mean": mean, "gradient": gradient, "logits": logit_gradient, "sums": subject.bank.sums, "counts": subject.bank.counts}
-    torch.save(saved, f"{path}/{rank}.pt")
-    distributed.destroy_process_group()
+def _on_a_process(cases):
+    found = {}
+    for method, geometry, classes, exchange in cases:
+        process = Process(distributed.get_rank(), distributed.get_world_size(), sharing=Sharing(classes, exchange))
+        terms, gradient, logit_gradient, subject = _gradients(method, geometry, process)
+        state, derived = subject.whole_state(), subject.whole_derived()
+        again = objective(method, process, geometry)
+        again.load_whole_state(*_of_first((state, derived)))
+        found[method, geometry, classes, exchange] = {
+            "mean": process.mean(torch.stack([term.detach() for term in terms])),
+            "gradients": {"features": gradient, "logits": logit_gradient},
+            "state": {**state, **derived},
+            "held": (subject.bank.sums, subject.bank._rates),
+            "again": (again.bank.sums, again.bank._rates),
+        }
+    return found
+
+
+def _of_first(tree):
+    """What the first process has, as if all had read it from a file."""
+    content = [tree]
+    distributed.broadcast_object_list(content)
+    return content[0]
+
+
+def _compare(world, cases):
+    parts = run(world, _on_a_process, cases)
+    for case in cases:
+        method, geometry, classes, _ = case
+        terms, gradient, logit_gradient, subject = _gradients(method, geometry, Process())
+        wholes = {"features": gradient, "logits": logit_gradient}
+        for rank, part in enumerate(found[case] for found in parts):
+            torch.testing.assert_close(part["mean"], torch.stack([term.detach() for term in terms]), rtol=1e-6, atol=1e-6)
+            for name, whole in wholes.items():
+                cut = [whole[i * SIZE : (i + 1) * SIZE].chunk(world)[rank] for i in range(3)] + [whole[3 * SIZE :].chunk(world)[rank]]
+                error = (part["gradients"][name] / world - torch.cat(cut)).abs().max()  # averaging over the processes divides them
+                assert error <= GRADIENT * whole.abs().max(), (case, rank, name)
+            for tensor, again in zip(part["held"], part["again"], strict=True):
+                assert torch.equal(tensor, again), (case, rank)
+            twin = parts[rank % classes][case]  # holds the same classes
+            assert torch.equal(part["held"][0], twin["held"][0]), (case, rank)
+        state = parts[0][case]["state"]
+        wanted = {**subject.state_dict(), **subject.whole_derived()}
+        assert state.keys() == wanted.keys()
+        for name, tensor in wanted.items():
+            assert state[name].shape == tensor.shape
+            assert type(state[name]) is torch.Tensor
+            if "compensation" in name:  # what is left of the roundings of the sums
+                continue
+            close = 0 if name.endswith("counts") else 1e-5  # concentrations and rates have the rounding of sums several times over
+            torch.testing.assert_close(state[name], tensor, rtol=close, atol=close * float(tensor.abs().max()))
+
+
+@pytest.mark.distributed
+def test_two_processes_have_the_gradient_and_the_bank_of_one():
+    _compare(
+        2,
+        [
+            ("patt", "factorised", 1, "auto"),
+            ("proco", "expanded", 1, "gather"),
+            ("proco", "expanded", 2, "auto"),
+            ("patt", "factorised", 2, "auto"),
+        ],
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.distributed
-@pytest.mark.parametrize("method", ["patt", "proco"])
-def test_two_processes_have_the_gradient_of_one(method, tmp_path):
-    multiprocessing.spawn(_in_process, (2, method, str(tmp_path)), nprocs=2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    terms, gradient, logit_gradient, subject = _gradients(method, Process())
-    torch.testing.assert_close(first["mean"], torch.stack([term.detach() for term in terms]), rtol=1e-6, atol=1e-6)
-    for rank, part in enumerate((first, second)):
-        for name, whole in (("gradient", gradient), ("logits", logit_gradient)):
-            mine = torch.cat([whole[i * SIZE : (i + 1) * SIZE].chunk(2)[rank] for i in range(3)] + [whole[3 * SIZE :].chunk(2)[rank]])
-            torch.testing.assert_close(part[name] / 2, mine, rtol=1e-5, atol=1e-7)  # averaging over two processes halves them
-    assert torch.equal(first["counts"], subject.bank.counts)
-    assert torch.equal(first["sums"], second["sums"])
-    torch.testing.assert_close(first["sums"], subject.bank.sums, rtol=1e-6, atol=1e-6)
+def test_four_processes_have_the_gradient_and_the_bank_of_one():
+    _compare(
+        4,
+        [
+            (*kind, classes, exchange)
+            for kind in (("patt", "factorised"), ("proco", "expanded"))
+            for classes in (1, 2, 4)
+            for exchange in ("gather", "reduce")
+        ],
+    )

@@ -1,10 +1,17 @@
 """One process, or one of several."""
 
+import os
+import pickle
+import socket
+
 import pytest
 import torch
+from torch import distributed
 
-from pairgrad.experiments.training import Process
+from pairgrad.distributed import RankError
+from pairgrad.experiments.training import Elsewhere, Process, Sharing
 from pairgrad.experiments.training.process import ProcessError
+from tests.distributed.ranks import run
 
 
 def test_what_torchrun_says(monkeypatch):
@@ -21,9 +28,8 @@ def test_what_torchrun_says(monkeypatch):
 def test_alone_nothing_is_exchanged():
     numbers = torch.tensor([1.0, 2.0], requires_grad=True)
     process, cpu = Process(), torch.device("cpu")
-    assert process.gathered(numbers) is numbers
     assert not process.mean(numbers).requires_grad
-    assert (process.any(True, cpu), process.any(False, cpu)) == (True, False)
+    assert (process.any(True), process.any(False)) == (True, False)
     process.barrier()
     with process.joined(cpu):
         assert not torch.distributed.is_initialized()
@@ -51,3 +57,103 @@ def test_a_device_without_the_dtype(monkeypatch):
     assert Process().device("mps") == torch.device("mps")
     with pytest.raises(ProcessError, match="device 'mps' cannot be used here: Cannot convert"):
         Process().device("mps", torch.float64)
+
+
+def test_what_belongs_to_a_run_and_what_does_not():
+    assert Sharing(2, "reduce", "fsdp", 5.0).facts() == {"class_parallel": 2, "exchange": "reduce", "wrap": "fsdp"}
+    assert Sharing().without_effect() is None
+
+
+# On several processes -------------------------------------------------------------------------------------------------
+
+
+def _outcome(function):
+    try:
+        return function()
+    except (RankError, Elsewhere, ValueError, RuntimeError, ZeroDivisionError) as error:
+        return type(error).__name__, str(error)
+
+
+def _together():
+    rank = distributed.get_rank()
+    process = Process(rank, distributed.get_world_size())
+
+    def fail():
+        with process.together("a deed"):
+            if rank == 1:
+                raise ValueError("it cannot be done")
+
+    def compute():
+        with process.watched("computing"):
+            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    def lose():
+        if rank == 1:
+            os._exit(1)
+        with process.watched("gradients"):
+            distributed.all_reduce(torch.zeros(1))
+
+    found = {
+        "failed": _outcome(fail),
+        "any": [process.any(rank == 2), process.any(False)],
+        "mean": process.mean(torch.tensor([float(rank)])).item(),
+        "equal": _outcome(lambda: process.require_equal("a look", "the update", 5 + (rank == 1))),
+        "computed": _outcome(compute),
+        "groups": [
+            None if group is None else distributed.get_process_group_ranks(group) for group in Process(rank, 4, sharing=Sharing(2)).groups
+        ],
+        "pickled": pickle.loads(pickle.dumps(Process(rank, 4))).rank,
+    }
+    found["lost"] = _outcome(lose)
+    return found
+
+
+@pytest.mark.distributed
+def test_what_processes_do_together():
+    parts = run(4, _together, expect=(0, 2, 3))
+    for rank in (0, 2, 3):
+        found = parts[rank]
+        assert found["failed"] == ("Elsewhere", "another process failed in 'run: a deed', and says why")
+        assert found["any"] == [True, False]
+        assert found["mean"] == 1.5
+        kind, text = found["equal"]
+        assert kind == "RankError"
+        assert "the update must be the same on all ranks" in text
+        assert "rank 1 has 6, rank 0 has 5" in text
+        assert found["computed"] == ("RuntimeError", "mat1 and mat2 shapes cannot be multiplied")
+        assert found["groups"] == [[rank % 2, rank % 2 + 2], [rank // 2 * 2, rank // 2 * 2 + 1]]
+        assert found["pickled"] == rank
+        kind, text = found["lost"]
+        assert kind == "RankError"
+        assert text.startswith(f"rank {rank} of 4, in 'run: gradients'")
+        assert "rank 1 gave no sign of life" in text
+
+
+def _leaves():
+    """A group as torchrun would have it made, which one of two processes leaves with an error."""
+    rank = distributed.get_rank()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = [free.getsockname()[1]]
+        distributed.broadcast_object_list(port)
+    distributed.destroy_process_group()
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port[0]))
+    process = Process.here(Sharing(timeout=20.0))
+
+    def work():
+        with process.joined(torch.device("cpu")):
+            process.barrier()
+            if rank == 1:
+                raise ZeroDivisionError("nothing to divide by")
+            process.barrier("the next update")
+
+    return _outcome(work), process.sharing.timeout
+
+
+@pytest.mark.distributed
+def test_a_process_that_leaves_says_why():
+    (first, _), (second, _) = run(2, _leaves)
+    assert second == ("ZeroDivisionError", "nothing to divide by")
+    assert first[0] == "RankError"
+    assert "in 'run: the next update'" in first[1]
+    assert "rank 1 stopped with ZeroDivisionError: nothing to divide by" in first[1]

@@ -4,10 +4,12 @@ import copy
 
 import pytest
 import torch
+from torch import distributed
 
 from pairgrad.experiments.runs import load_checkpoint, save_checkpoint
-from pairgrad.experiments.training import NonFinite
-from tests.experiments.training.small import advanced, different, trainer
+from pairgrad.experiments.training import NonFinite, Process, Sharing, Trainer
+from tests.distributed.ranks import run
+from tests.experiments.training.small import advanced, different, digits, recipe, trainer
 
 
 def resumed(subject, path, *arguments):
@@ -174,3 +176,39 @@ def test_the_first_update_adds_what_was_foretold():
         assert len(subject.still_to_come()) == copies * len(list(subject.network.parameters()))
     advanced(subject := trainer(), 1)
     assert subject.still_to_come() == []
+
+
+# On several processes -------------------------------------------------------------------------------------------------
+
+
+def _shared_anew(ways):
+    """The state of a run in one way of sharing, and what other ways make of it."""
+    rank = distributed.get_rank()
+
+    def made(sharing):
+        return Trainer(recipe("proco"), digits(), "arfr", 1, process=Process(rank, distributed.get_world_size(), sharing=sharing))
+
+    subject = advanced(made(ways[0]), 2)
+    content = [subject.state()]
+    distributed.broadcast_object_list(content)  # as if all had read it
+    found = []
+    for sharing in ways:
+        other = made(sharing)
+        other.load(content[0])
+        found.append(different(other.state(), content[0]))
+        if sharing == ways[0]:
+            advanced(subject, 1), advanced(other, 1)
+            found.append(different(other.state(), subject.state()))
+    return content[0], found
+
+
+@pytest.mark.distributed
+def test_a_state_is_that_of_one_process_and_can_be_shared_anew():
+    """Weights, moments and banks come out of any way of sharing and go into any other, bit for bit."""
+    (state, found), _ = run(2, _shared_anew, [Sharing(2, wrap="fsdp"), Sharing(), Sharing(2)])
+    assert found == [[], [], [], []]
+    alone = trainer("proco")
+    alone.load(state)
+    assert different(alone.state(), state) == []
+    assert alone.step == 2
+    advanced(alone, 1)

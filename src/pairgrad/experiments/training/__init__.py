@@ -3,7 +3,7 @@
 from pairgrad.experiments.training.batches import Batch, Batches
 from pairgrad.experiments.training.loop import Outcome, train
 from pairgrad.experiments.training.observer import Observer
-from pairgrad.experiments.training.process import Process
+from pairgrad.experiments.training.process import Elsewhere, Process, Sharing
 from pairgrad.experiments.training.trainer import NonFinite, Trainer
 
-__all__ = ["Batch", "Batches", "NonFinite", "Observer", "Outcome", "Process", "Trainer", "train"]
+__all__ = ["Batch", "Batches", "Elsewhere", "NonFinite", "Observer", "Outcome", "Process", "Sharing", "Trainer", "train"]

@@ -90,6 +90,7 @@ class Batches:
             prefetch_factor=2 if self.workers else None,
             multiprocessing_context="spawn" if self.workers else None,
             worker_init_fn=_leave_signals_to_the_parent,
+            generator=generator(self.seed, "loader"),  # it would draw from the global one, which belongs to the network
         )
         for step, drawn in zip(range(start, stop), loader, strict=True):
             yield self._finished(step, [_Drawn(*pair) for pair in drawn])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pairgrad.experiments.runs import RunDirectory, save_checkpoint
 from pairgrad.experiments.training.batches import Batches
 from pairgrad.experiments.training.trainer import NonFinite, Trainer
 
 
-def save_failure(run: RunDirectory, trainer: Trainer, error: NonFinite) -> Path:
+def save_failure(run: RunDirectory, trainer: Trainer, state: dict[str, Any], error: NonFinite) -> Path:
     """Write the batch of the update, made once more, of all processes, and the state of the run, as a checkpoint under `failures`."""
     batch = Batches(trainer.benchmark, trainer.recipe, trainer.seed, trainer.device).batch(error.step)
-    state = {
+    content = {
         "batch": {"indices": batch.indices, "labels": batch.labels, "views": list(batch.views), "outliers": batch.outliers},
-        "state": trainer.state(),
+        "state": state,
     }
     extra = {"update": error.step, "what": error.what, "state_is_from_before_the_update": error.before}
-    return save_checkpoint(run.path / "failures", error.step, state, keep=3, extra=extra)
+    return save_checkpoint(run.path / "failures", error.step, content, keep=3, extra=extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,15 @@ class Arm:
     def name(self) -> str:
         return f"{self.recipe.name}-{self.realization}-seed{self.seed}"
 
-    def facts(self, benchmark: Benchmark, processes: int = 1) -> dict[str, Any]:
+    def facts(self, benchmark: Benchmark, process: Process | None = None) -> dict[str, Any]:
         """What the run is: two runs of equal facts end with equal weights. Test images and wording are not among them."""
+        process = Process() if process is None else process
         return {
             "recipe": {key: value for key, value in as_data(self.recipe).items() if key not in ("summary", "notes")},
             "realization": self.realization,
             "seed": self.seed,
-            "processes": processes,  # batch normalisation has the statistics of each one's part
+            "processes": process.world,  # batch normalisation has the statistics of each one's part
+            **({"sharing": process.sharing.facts()} if process.world > 1 else {}),
             "data": {
                 "class_counts": list(benchmark.class_counts),
                 "train": _fingerprint(benchmark.train),
@@ -82,12 +84,12 @@ def run_directory(
 ) -> Iterator[RunDirectory]:
     """The directory of an arm, locked by the first process and open for reading in the others."""
     process = Process() if process is None else process
-    if process.first:
-        found = {"notes": list(benchmark.notes), "files": [asdict(fact) for fact in benchmark.files]}
-        with RunDirectory.create(path, arm.facts(benchmark, process.world), {**environment(device), "data": found}) as run:
-            process.barrier()
-            yield run
-        return
-    process.barrier()
-    with RunDirectory.open(path) as run:
-        yield run
+    with ExitStack() as stack:
+        with process.together("opening the run's directory"):
+            if process.first:
+                found = {"notes": list(benchmark.notes), "files": [asdict(fact) for fact in benchmark.files]}
+                created = RunDirectory.create(path, arm.facts(benchmark, process), {**environment(device), "data": found})
+                run = stack.enter_context(created)
+        if not process.first:
+            run = stack.enter_context(RunDirectory.open(path))
+        yield run  # pyright: ignore[reportPossiblyUnboundVariable]

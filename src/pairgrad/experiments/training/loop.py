@@ -81,6 +81,8 @@ def train(
     Raises:
         NonFinite: a loss is not finite; the batch and the state are in the run's directory.
         CheckpointWriteError: a checkpoint could not be written; older ones are as they were.
+        RankError: another process is gone, or the processes do not agree.
+        Elsewhere: another process stopped, and says why.
     """
     loop = _Loop(run, trainer, options or Options(), observer or Observer(), evaluate, writer)
     with StopRequest() as request:
@@ -119,7 +121,7 @@ class _Loop:
                     return self._stop(request.wanted or "a signal to another process")
         except NonFinite as error:
             self._keep_failure(error)
-            trainer.process.barrier()  # torchrun ends all processes when one has left
+            trainer.process.barrier("leaving together")  # torchrun ends all processes when one has left
             raise
         finally:
             if monitor is not None:
@@ -137,7 +139,10 @@ class _Loop:
 
     def _resume(self) -> None:
         trainer, run = self.trainer, self.directory
-        found = (run.resume if self.first else run.latest)(self._damaged)
+        with trainer.process.together("reading the newest checkpoint"):
+            found = (run.resume if self.first else run.latest)(self._damaged)
+        step = -1 if found is None else found.step
+        trainer.process.require_equal("reading the newest checkpoint", "the update of the newest whole checkpoint", step)
         if found is None:
             seed_all(stream_seed(trainer.seed, "global"))
         else:
@@ -145,9 +150,11 @@ class _Loop:
             if found.step < trainer.steps:
                 self._write("resume", environment=environment(trainer.device))
                 self._say(f"going on after update {found.step} of {trainer.steps}")
-        trainer.process.barrier()  # nobody writes a checkpoint while another still reads
-        if self.first:
-            run.check_space([trainer.state(), *trainer.still_to_come()], self.options.keep)
+        trainer.process.barrier("reading the newest checkpoint")  # nobody writes one while another still reads
+        sizes = [trainer.state(), *trainer.still_to_come()]
+        with trainer.process.together("looking for space"):
+            if self.first:
+                run.check_space(sizes, self.options.keep)
         if found is None:
             self._save()  # what cannot be written is found out now, not after an epoch
         else:
@@ -197,7 +204,7 @@ class _Loop:
         """Whether the newest checkpoint is, by the clock of the first process."""
         old = self.first and time.monotonic() - self.saved_at > 60 * self.options.checkpoint_minutes
         process = self.trainer.process
-        return old if process.world == 1 else self.trainer.step % AGREE_EVERY == 0 and process.any(old, self.trainer.device)
+        return old if process.world == 1 else self.trainer.step % AGREE_EVERY == 0 and process.any(old, "whether a checkpoint is due")
 
     def _end_epoch(self) -> None:
         trainer = self.trainer
@@ -223,7 +230,7 @@ class _Loop:
         if trainer.process.world > 1:
             if trainer.step % AGREE_EVERY and not self._epoch_is_over():
                 return False
-            return trainer.process.any(request.wanted is not None, trainer.device)
+            return trainer.process.any(request.wanted is not None, "whether to stop")
         return request.wanted is not None
 
     # Ending -----------------------------------------------------------------------------------------------------------
@@ -231,14 +238,15 @@ class _Loop:
     def _stop(self, reason: str) -> Outcome:
         self._save()
         self._write("stop", reason=reason)
-        self.trainer.process.barrier()  # torchrun ends all processes when one has left
+        self.trainer.process.barrier("leaving together")  # torchrun ends all processes when one has left
         return Outcome("stopped", self.trainer.step, reason)
 
     def _keep_failure(self, error: NonFinite) -> None:
+        state = self.trainer.state()
         if not self.first:
             return
         try:
-            error.kept = save_failure(self.directory, self.trainer, error)
+            error.kept = save_failure(self.directory, self.trainer, state, error)
             self._write("failure", what=error.what, at=error.step)
         except RunError as trouble:
             self._say(f"the batch and the state of update {error.step} could not be kept: {trouble}")
@@ -249,11 +257,14 @@ class _Loop:
     def _save(self) -> None:
         trainer = self.trainer
         trainer.look()
-        if not self.first or trainer.step == self.saved_step:
+        if trainer.step == self.saved_step:
             return
-        path = self.directory.save(trainer.step, trainer.state(), keep=self.options.keep)
+        state = trainer.state()
+        with trainer.process.together("writing a checkpoint"):
+            if self.first:
+                path = self.directory.save(trainer.step, state, keep=self.options.keep)
+                self.observer.saved(trainer.step, path)
         self.saved_step, self.saved_at = trainer.step, time.monotonic()
-        self.observer.saved(trainer.step, path)
 
     def _write(self, kind: str, **facts: Any) -> None:
         if self.first:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from pairgrad.experiments.data import Benchmark
 from pairgrad.experiments.models import Network, Outputs, build
@@ -18,6 +16,7 @@ from pairgrad.experiments.training.chance import random_state, restore_random_st
 from pairgrad.experiments.training.objective import NAMES, Objective, Terms
 from pairgrad.experiments.training.optimizer import make_optimizer, rate
 from pairgrad.experiments.training.process import Process
+from pairgrad.experiments.training.wrapping import like, whole, wrapped
 
 MEASURES = (*NAMES, "accuracy", "gradient_norm")
 
@@ -79,17 +78,14 @@ class Trainer:
         self.batches = Batches(benchmark, recipe, self.seed, self.device, self.process, workers)
         classes = len(benchmark.class_names)
         self.network = network_of(recipe, benchmark, self.seed).to(self.device)
-        self.objective = Objective(recipe.loss, classes, self.network.dim, benchmark.class_counts, realization, self.seed, self.process).to(
-            self.device
+        self._running = wrapped(self.network, self.process, self.device)
+        self.objective = Objective(
+            recipe.loss, classes, self.network.dim, benchmark.class_counts, realization, self.seed, self.process, self.device
         )
         self.optimizer = make_optimizer(recipe.optimizer, self.network.parameters())
         self.step = 0
         self.totals = torch.zeros(len(MEASURES), dtype=torch.float64, device=self.device)  # of the epoch so far
         self._first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
-        self._running: nn.Module = self.network
-        if self.process.world > 1:
-            devices = [self.device] if self.device.type == "cuda" else None
-            self._running = DistributedDataParallel(self.network, device_ids=devices)
 
     @property
     def steps(self) -> int:
@@ -120,14 +116,15 @@ class Trainer:
         terms: Terms = self.objective(outputs, batch.labels)
         self._refuse(torch.isfinite(terms.total), "loss")
         self.optimizer.zero_grad(set_to_none=True)
-        terms.total.backward()
-        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        with self.process.watched("gradients"):
+            terms.total.backward()
+            gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+            norm = whole(torch.nn.utils.get_total_norm(gradients))
         self._refuse(torch.isfinite(norm), "gradient")
         self.optimizer.step()
         right = (outputs.logits[: len(batch.labels)].argmax(1) == batch.labels).double().mean()
         measures = torch.stack([*(term.detach().double() for term in terms), right, norm.double()])
-        measures = self.process.mean(measures)
+        measures = self.process.mean(measures, "measures")
         self.totals += measures
         self.step += 1
         return Update(batch.step, measures)
@@ -135,7 +132,8 @@ class Trainer:
     def outputs(self, batch: Batch) -> Outputs:
         """One forward pass over the views and the outliers, which share the statistics of batch normalisation."""
         images = torch.cat(batch.views if batch.outliers is None else (*batch.views, batch.outliers))
-        return self._running(images)
+        with self.process.watched("outputs"):
+            return self._running(images)
 
     def _start_epoch(self) -> None:
         self.totals.zero_()
@@ -145,7 +143,7 @@ class Trainer:
 
     def _refuse(self, good: torch.Tensor, what: str) -> None:
         if self.device.type == "cpu":
-            if self.process.any(not bool(good), self.device):
+            if self.process.any(not bool(good), f"looking at the {what}"):
                 raise NonFinite(self.step, what, before=True)
             return
         bad = (~good) & (self._first_bad < 0)
@@ -154,7 +152,7 @@ class Trainer:
     def look(self) -> None:
         """Wait for the device, and raise `NonFinite` if anything since the last look was not finite."""
         first = int(self._first_bad)
-        if self.process.any(first >= 0, self.device):
+        if self.process.any(first >= 0, "looking back"):
             raise NonFinite(first if first >= 0 else self.step - 1, "loss", before=False)
 
     def means(self) -> dict[str, float]:
@@ -165,17 +163,21 @@ class Trainer:
     # The state --------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Model, class banks, optimizer, schedule, random numbers, place in the data: all that the next update reads."""
+        """Model, class banks, optimizer, schedule, random numbers, place in the data: all that the next update reads, as one process would have it.
+
+        With several processes all must ask for it; the first gets it whole.
+        """
         epoch, position = self.batches.place(self.step)
+        with self.process.watched("weights of all processes"):
+            network, optimizer = whole(self.network.state_dict()), whole(self.optimizer.state_dict())
         return {
             "step": self.step,
             "loader": {"epoch": epoch, "position": position, "per_epoch": self.batches.per_epoch, "seed": self.seed},
             "schedule": {"lr": self.optimizer.param_groups[0]["lr"]},
-            "network": dict(self.network.state_dict()),
-            "objective": dict(self.objective.state_dict()),
-            # derived from the sums, row by row as they changed: deriving all at once could round differently
-            "derived": {name: getattr(self.objective.bank, name) for name in ("_norms", "_concentrations", "_rates")},
-            "optimizer": self.optimizer.state_dict(),
+            "network": network,
+            "objective": self.objective.whole_state(),
+            "derived": self.objective.whole_derived(),
+            "optimizer": optimizer,
             "totals": self.totals,
             "random": random_state(),
         }
@@ -185,7 +187,7 @@ class Trainer:
         if self.optimizer.state:
             return []
         copies = 2 if self.recipe.optimizer.name == "adam" else int(self.recipe.optimizer.momentum > 0)
-        return [parameter.detach() for parameter in self.network.parameters() for _ in range(copies)]
+        return [each for parameter in self.network.parameters() for each in copies * [whole(parameter.detach())]]
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a `state` of the same run."""
@@ -195,19 +197,27 @@ class Trainer:
                 f"this state was reached with {loader['per_epoch']} updates per epoch and seed {loader['seed']}, "
                 f"not {self.batches.per_epoch} and {self.seed}: the data or the options are others"
             )
-        self.network.load_state_dict(state["network"])
-        self.objective.load_state_dict(state["objective"])
-        with torch.no_grad():
-            for name, tensor in state["derived"].items():
-                getattr(self.objective.bank, name).copy_(tensor)
-        self.objective.bank.settle()
-        self.optimizer.load_state_dict(
-            copy.deepcopy(state["optimizer"])
-        )  # it would keep these very tensors, and a state may be loaded twice
+        own = self.network.state_dict()
+        with self.process.watched("weights of all processes"):
+            self.network.load_state_dict(
+                {name: like(tensor, own[name]) if name in own else tensor for name, tensor in state["network"].items()}
+            )
+            self.optimizer.load_state_dict(self._own_optimizer(state["optimizer"]))
+        self.objective.load_whole_state(state["objective"], state["derived"])
         self.totals.copy_(state["totals"])
         restore_random_state(state["random"])
         self.step = state["step"]
         self._first_bad.fill_(-1)
+
+    def _own_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A copy: the optimizer would keep these very tensors, and a state may be loaded twice. Moments are shared out as their parameters are."""
+        state = copy.deepcopy(state)
+        for number, parameter in enumerate(self.network.parameters()):
+            moments = state["state"].get(number, {})
+            for name, value in moments.items():
+                if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                    moments[name] = like(value, parameter)
+        return state
 
 
 def network_of(recipe: Recipe, benchmark: Benchmark, seed: int) -> Network:

@@ -1,0 +1,60 @@
+"""Time of a step by ranks, measured and predicted."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from benchmarks.distributed.prediction import predicted
+from benchmarks.distributed.record import Record, Timing
+from pairgrad.experiments.figures.style import BLUE, GREY, SETTINGS, VERMILION, open_axes, pyplot
+from pairgrad.ground.files import write_atomically
+
+NAME = "distributed-scaling.png"
+
+
+def draw(record: Record, path: Path) -> Path | None:
+    """A panel per contest; None where nothing was timed. No date inside, so equal records are equal files."""
+    contests = record.contests()
+    if not contests:
+        return None
+    plt = pyplot()
+    with plt.rc_context(SETTINGS):
+        figure, panels = plt.subplots(1, len(contests), figsize=(3.2 * len(contests), 3.6), squeeze=False)
+        for axes, timings in zip(panels[0], contests, strict=True):
+            _panel(axes, record, timings)
+        panels[0][0].set_ylabel("milliseconds per step")
+        panels[0][0].legend(loc="lower left")
+        open_axes(*panels[0])
+        figure.tight_layout()
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+        plt.close(figure)
+    return write_atomically(path, buffer.getvalue())
+
+
+def _panel(axes: Any, record: Record, timings: list[Timing]) -> None:
+    case = timings[0].case
+    ranks = [timing.case.ranks for timing in timings]
+    medians = [1e3 * timing.samples.median for timing in timings]
+    quartiles = [[1e3 * q for q in timing.samples.quartiles] for timing in timings]
+    errors = [
+        [m - low for m, (low, _) in zip(medians, quartiles, strict=True)],
+        [high - m for m, (_, high) in zip(medians, quartiles, strict=True)],
+    ]
+    axes.errorbar(ranks, medians, errors, color=BLUE, marker="o", ms=6, capsize=3, label="measured, quartiles")
+    plans = [predicted(record, timing.case) for timing in timings]
+    if all(plans):
+        axes.plot(ranks, [1e3 * plan.seconds for plan in plans], color=VERMILION, ls="--", marker="s", ms=5, label="predicted")
+    usable = [number for number in ranks if number <= record.cores]
+    axes.plot(usable, [medians[0] / number for number in usable], color=GREY, ls=":", label="one rank / ranks")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ranks, [f"{n}" if n <= record.cores else f"{n}\n(on {record.cores} cores)" for n in ranks])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("ranks")
+    if case.layout == "classes":
+        title = f"classes shared out\n$K$ = {case.classes:,}, $B$ = {case.batch}, views: {case.views}"
+    else:
+        title = f"data parallel, {case.exchange}\n$K$ = {case.classes:,}, $B$ = {case.batch}"
+    axes.set_title(title)

@@ -1,0 +1,299 @@
+"""The page docs/distributed-benchmarks.md, from the record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.distributed import figure
+from benchmarks.distributed.cases import Case
+from benchmarks.distributed.measure import LOSS_TOL
+from benchmarks.distributed.network import OPERATIONS
+from benchmarks.distributed.prediction import line, predicted
+from benchmarks.distributed.record import Record, Resident, Timing, faster
+from benchmarks.timing import Samples
+from pairgrad.distributed import Call
+from pairgrad.distributed.plan import Cluster, Workload, plan_layouts
+
+FASTER, MEMORY = 1.5, 0.1
+_PLANNED, _MANY = Workload(classes=10_000_000, dim=512, batch=8192), Cluster(ranks=64, memory=40e9)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was to be shown; `reached` is None where it was not measured."""
+
+    text: str
+    found: str
+    reached: bool | None
+
+
+def goals(record: Record) -> list[Goal]:
+    """None for a smoke run, whose sizes say nothing."""
+    if record.quick:
+        return []
+    found = []
+    for timings in record.contests():
+        one, two = (next((t for t in timings if t.case.ranks == number), None) for number in (1, 2))
+        if one and two and one.case.layout == "classes":
+            case, ratio = one.case, faster(one, two)
+            text = f"two ranks at least {FASTER:g} times faster than one, classes shared out: K = {case.classes:,}, views: {case.views}"
+            found.append(Goal(text, f"{ratio:.2f} times", ratio >= FASTER))
+    if record.traffic:
+        number = sum(traffic.steps for traffic in record.traffic)
+        found.append(Goal("every collective of a step as planned, in order and in bytes", f"in all {number} steps", True))
+    for memory in record.memory:
+        off = _off(memory)
+        text = f"peak memory within {MEMORY:.0%} of the plan, K = {memory.case.classes:,}, ranks: {memory.case.ranks}"
+        found.append(Goal(text, f"{off:+.1%}", abs(off) <= MEMORY))
+    return found
+
+
+def page(record: Record) -> str:
+    parts = [
+        "# Several ranks: time, bytes and memory",
+        "This page is written by `python -m benchmarks.distributed --write` from `benchmarks/results/distributed.json`; edits are lost.",
+        "[`ProCoLoss`][pairgrad.ProCoLoss] on ranks that are processes of one machine, with one thread each and gloo on loopback between them. A step is "
+        "forward, backward and the bank's update, without a backbone. *Predicted* is what the [planner](planning.md) says, with rates that were measured in "
+        "the same run.",
+    ]
+    if record.quick:
+        parts.append("**A smoke run at other sizes: its numbers mean nothing.**")
+    if found := goals(record):
+        rows = [(goal.text, goal.found, "reached" if goal.reached else "**missed**") for goal in found]
+        parts += ["## Goals", _table(("goal", "measured", ""), rows, left=1)]
+    if record.timings:
+        parts += ["## Time", *_time(record)]
+    if record.traffic:
+        parts += ["## Bytes", *_bytes(record)]
+    if record.memory:
+        parts += ["## Memory", *_memory(record)]
+    parts += ["## Ten million classes", *_planned(), "## How it was measured", _method(record)]
+    return "\n\n".join(parts) + "\n"
+
+
+# Time -------------------------------------------------------------------------------------------------------------------
+
+
+def _time(record: Record) -> list[str]:
+    header = (
+        "",
+        "ranks",
+        "ms per step",
+        "quartiles",
+        "fastest",
+        "faster than one rank",
+        "predicted, ms",
+        "of it exchange",
+        "predicted / measured",
+    )
+    rows = [_timed(record, timing, timings[0]) for timings in record.contests() for timing in timings]
+    crowded = [ranks for ranks in sorted({timing.case.ranks for timing in record.timings}) if ranks > record.cores]
+    parts = [_table(header, rows, left=1)]
+    if crowded:
+        numbers = " and ".join(map(str, crowded))
+        parts.append(
+            f"{numbers} ranks share {record.cores} cores here, so they cannot be faster than {record.cores}; each is planned with the rate of a process times "
+            f"cores over ranks."
+        )
+    parts.append(f"![Milliseconds per step by number of ranks, measured and predicted](assets/{figure.NAME})")
+    if record.network:
+        parts += [_WHY, _loopback(record)]
+    return parts
+
+
+_WHY = (
+    "The plan takes the rate of a process that has a core to itself, and lets ranks arrive at a collective together. Ranks that run at once share memory and "
+    "caches, wait for the slower one, and on a busy machine for other processes (below). The gap is widest where few classes make a step short: there "
+    "the update of the bank, which the plan leaves out, and every wait count for more. How it divides between these causes was not measured."
+)
+
+
+def _timed(record: Record, timing: Timing, one: Timing) -> list[str]:
+    case, samples = timing.case, timing.samples
+    low, high = samples.quartiles
+    plan = predicted(record, case)
+    cells = [_named(case), str(case.ranks), _ms(samples.median), f"{_ms(low)} to {_ms(high)}", _ms(min(samples.seconds))]
+    cells.append("" if timing is one else f"**{faster(one, timing):.2f}**")
+    if plan is None:
+        return [*cells, "", "", ""]
+    return [*cells, _ms(plan.seconds), _ms(plan.exchanging) if plan.calls else "", f"{plan.seconds / samples.median:.2f}"]
+
+
+def _named(case: Case) -> str:
+    layout = "classes shared out" if case.layout == "classes" else f"data parallel, {case.exchange}"
+    return f"{layout}, K = {case.classes:,}, p = {case.dim}, B = {case.batch}, views: {case.views}"
+
+
+def _loopback(record: Record) -> str:
+    rows = []
+    for ranks in sorted({found.ranks for found in record.network}):
+        fit = line(record, ranks)
+        assert fit is not None
+        rows.append([str(ranks), f"{1e6 * fit.latency:.0f} us", f"{fit.bandwidth / 1e9:.2f} GB/s"])
+    return "\n\n".join(
+        (
+            "Latency per message and bandwidth of a rank, fitted to the times of all-gather and all-reduce of several sizes:",
+            _table(("ranks", "latency", "bandwidth"), rows, left=0),
+        )
+    )
+
+
+# Bytes ------------------------------------------------------------------------------------------------------------------
+
+
+def _bytes(record: Record) -> list[str]:
+    rows = [
+        [
+            _named(t.case),
+            str(t.case.ranks),
+            str(t.calls),
+            f"{t.planned / t.steps / 1e3:,.1f}",
+            f"{t.found / t.steps / 1e3:,.1f}",
+            f"{t.found / t.planned:.2f}",
+        ]
+        for t in record.traffic
+    ]
+    header = ("", "ranks", "collectives of a rank", "planned, kB per step", "on loopback, kB per step", "ratio")
+    parts = [
+        "What the ranks recorded is equal to `step_calls`, call by call, in every step; a difference would end the run. The bytes of all ranks together, by "
+        "the ring algorithms that the plan counts with, beside what passed the loopback interface, headers and acknowledgements of TCP included:",
+        _table(header, rows, left=1),
+    ]
+    if record.bytes:
+        ranks = sorted({found.ranks for found in record.bytes})
+        payloads = sorted({found.payload for found in record.bytes})
+        kinds = [(operation, number) for operation in OPERATIONS for number in ranks]
+        values = {(found.operation, found.ranks, found.payload): found.value for found in record.bytes}
+        cells = [
+            [
+                f"{payload:,}",
+                *(f"{values[kind, number, payload] / float(number * Call('', kind, payload, number).wire):.2f}" for kind, number in kinds),
+            ]
+            for payload in payloads
+        ]
+        parts += [
+            "The same ratio for single collectives, by the bytes that a rank hands in:",
+            _table(("bytes", *(f"{kind}, {number} ranks" for kind, number in kinds)), cells, left=0),
+            "Small messages are outweighed by headers. With gloo a reduce-scatter sends as much as an all-reduce, twice what the plan counts.",
+        ]
+    return parts
+
+
+# Memory -----------------------------------------------------------------------------------------------------------------
+
+
+def _off(memory: Resident) -> float:
+    """Measured over planned, less one; of the fullest rank."""
+    return max(memory.peak) / memory.case.estimate(Cluster(memory.case.ranks)).memory.peak - 1
+
+
+def _memory(record: Record) -> list[str]:
+    rows = []
+    for memory in record.memory:
+        planned, plan = memory.case.estimate(Cluster(memory.case.ranks)).memory, predicted(record, memory.case)
+        steps = Timing(memory.case, memory.seconds).samples
+        rows.append(
+            [
+                str(memory.case.ranks),
+                ", ".join(_gb(value) for value in memory.peak),
+                _gb(planned.peak),
+                f"{_off(memory):+.1%}",
+                _gb(planned.bank),
+                _gb(planned.creation),
+                ", ".join(_gb(value) for value in memory.before),
+                f"{steps.median:#.3g}",
+                "" if plan is None else f"{plan.seconds:#.3g}",
+            ]
+        )
+    case = record.memory[0].case
+    header = (
+        "ranks",
+        "peak of each rank, GB",
+        "planned",
+        "off by",
+        "of it bank",
+        "of it creation",
+        "process before the bank, GB",
+        "s per step",
+        "predicted",
+    )
+    return [
+        f"K = {case.classes:,}, p = {case.dim}, B = {case.batch}, {len(record.memory[0].seconds)} steps in fresh processes. One process has a plain loss; "
+        'ranks share its classes out and make their part alone, from a loss on the device "meta". The peak is that of resident memory as the system counts it, '
+        "with the making of the bank.",
+        _table(header, rows, left=0),
+    ]
+
+
+# The plan ---------------------------------------------------------------------------------------------------------------
+
+
+def _planned() -> list[str]:
+    plan = plan_layouts(_PLANNED, _MANY)
+    rows = [
+        [
+            f"{layout.data} x {layout.classes}",
+            _gb(layout.memory.peak),
+            _gb(layout.memory.bank),
+            f"{float(layout.wire) / 1e6:#.3g}",
+            f"{1e3 * layout.exchanging:#.3g}",
+            f"{layout.seconds:.3g}",
+            "best" if layout is plan.best else "" if layout.fits(_MANY) else "too big",
+        ]
+        for layout in plan.layouts
+    ]
+    return [
+        f"Planned, not measured: K = {_PLANNED.classes:,}, p = {_PLANNED.dim}, B = {_PLANNED.batch:,} on {_MANY.ranks} ranks of {_MANY.memory / 1e9:.0f} GB, "
+        f"{_MANY.flops:.0e} operations and {_MANY.bandwidth / 1e9:g} GB per second, {1e6 * _MANY.latency:.0f} us per message (`pairgrad plan`):",
+        _table(("replicas x shards", "peak of a rank, GB", "of it bank", "sends, MB", "exchange, ms", "step, s", ""), rows, left=0),
+    ]
+
+
+# All of it --------------------------------------------------------------------------------------------------------------
+
+
+def _method(record: Record) -> str:
+    facts = [f"- **Command:** `{record.command}`, {record.date}.", *(f"- **{name}:** {value}" for name, value in record.machine.items())]
+    if record.timings:
+        rounds = len(record.timings[0].seconds)
+        facts += [
+            f"- **Time:** the groups of processes stay and take turns, {rounds} rounds of some steps each, so that a slow minute of the machine meets all "
+            "alike. A step counts until its slowest rank has it. Medians of rounds; *faster* is the median of the quotients within a round.",
+            *([_busy(record)] if record.others else []),
+            *([_ALLOCATOR] if record.kept_memory else []),
+            f"- **Same work:** all numbers of ranks have the same bank and batches, and losses that agree to {LOSS_TOL:g}.",
+            "- **Rates:** `pairgrad.distributed.calibration` in the process of the one-rank group, in every round, with as many rows as a rank scores; their "
+            "median.",
+        ]
+    if record.traffic:
+        facts.append(f"- **Loopback:** {record.idle / 1e3:.2g} kB per second passed while nothing was measured.")
+    return "\n".join(facts)
+
+
+def _busy(record: Record) -> str:
+    low, high = Samples(record.others).quartiles
+    return (
+        f"- **Other processes** took {Samples(record.others).median:.0%} of the machine in the median round (quartiles {low:.0%} and {high:.0%}). What they "
+        "take is missing where all cores are used, and makes ranks wait for each other."
+    )
+
+
+_ALLOCATOR = (
+    "- **Allocator:** of these processes, one that keeps the memory it has (`mallopt`), calibration included: else what a step pays for page faults depends on "
+    "what ran in the process before. Memory was measured with the allocator as it is."
+)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """The first `left` columns are aligned to the left."""
+    rule = ["---" if i < left else "---:" for i in range(len(header))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:#.3g}".rstrip(".")
+
+
+def _gb(number: float) -> str:
+    return f"{number / 1e9:#.3g}".rstrip(".")

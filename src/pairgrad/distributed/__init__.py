@@ -1,0 +1,26 @@
+"""Class banks and losses on several ranks, over `torch.distributed`: data parallel, class parallel, or both."""
+
+from pairgrad.distributed.bank import DistributedClassBank
+from pairgrad.distributed.calls import Call, wire_bytes
+from pairgrad.distributed.communicator import Communicator
+from pairgrad.distributed.cross_entropy import ShardedClassState, vmf_cross_entropy
+from pairgrad.distributed.inputs import until_all_are_done
+from pairgrad.distributed.layout import Layout, shard
+from pairgrad.distributed.loss import distribute
+from pairgrad.distributed.top import top_classes
+from pairgrad.distributed.watch import RankError
+
+__all__ = [
+    "Call",
+    "Communicator",
+    "DistributedClassBank",
+    "Layout",
+    "RankError",
+    "ShardedClassState",
+    "distribute",
+    "shard",
+    "top_classes",
+    "until_all_are_done",
+    "vmf_cross_entropy",
+    "wire_bytes",
+]

@@ -1,0 +1,272 @@
+"""Cross-entropy of vMF scores against a class state that several ranks hold: the options of `pairgrad.vmf_cross_entropy`, without its second derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+from pairgrad.distributed.bank import DistributedClassBank
+from pairgrad.distributed.layout import Layout
+from pairgrad.distributed.meeting import Meeting, Samples, number_of
+from pairgrad.distributed.scoring import Shard, combined, label_of_shard, no_second_derivative, own_gradient
+from pairgrad.ground.checks import describe
+from pairgrad.losses import fused
+from pairgrad.losses.cross_entropy import Job, Targets, checked_per_class, longest, spread, weighted
+from pairgrad.losses.reduction import check_reduction, reduce
+from pairgrad.losses.scores import check_temperature, full_precision, resolve, working_dtype
+from pairgrad.losses.views import sums_over_classes
+from pairgrad.potentials import Potential
+from pairgrad.sphere.inputs import checked_features, checked_labels
+from pairgrad.sphere.state import Classes, ClassState
+
+
+class ShardedClassState(ClassState):
+    """The rows of a [`ClassState`][pairgrad.ClassState] that this rank holds, fixed or with parameters that get gradients.
+
+    Args:
+        mean_direction: (k, p), those of the classes `layout.first` to `layout.last - 1`.
+        concentration: (k,), >= 0.
+        layout: who has what.
+        static: batch sizes never change.
+    """
+
+    def __init__(self, mean_direction: torch.Tensor, concentration: torch.Tensor, layout: Layout, *, static: bool = False) -> None:
+        super().__init__(mean_direction, concentration)
+        if self.num_classes != layout.rows:
+            raise ValueError(
+                f"mean_direction must have a row for each of the {layout.rows} classes that this rank holds ({layout.first} to {layout.last - 1} of "
+                f"{layout.num_classes}), got {describe(mean_direction)}"
+            )
+        self.layout = layout
+        dtype = mean_direction.dtype if mean_direction.dtype == torch.float64 else torch.float32
+        self.meeting = Meeting(layout, self.dim, dtype, static=static)
+
+
+def vmf_cross_entropy(
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    state: DistributedClassBank | ShardedClassState,
+    temperature: float = 0.1,
+    log_prior: torch.Tensor | None = None,
+    reduction: str = "mean",
+    realization: str | Potential = "paired",
+    *,
+    weight: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    geometry_dtype: torch.dtype | None = None,
+    max_norm: float | None = None,
+    tile: int | None = None,
+    averaged: bool = True,
+    validate: bool | None = None,
+) -> torch.Tensor:
+    r"""[`pairgrad.vmf_cross_entropy`][pairgrad.vmf_cross_entropy] with the classes of all ranks, for the samples of this one.
+
+    A collective: all ranks call it, with batches of any size. Every rank streams over its own classes; a few numbers per sample are added up over the ranks
+    that share the classes out, and one collective more brings each the gradient of its own features. Where the state has parameters that require gradients,
+    backward is a collective too.
+
+    Args:
+        features: (B, p), of this rank.
+        labels: (B,) integers from 0 to K - 1, K the classes of all ranks.
+        state: a bank that was distributed, or a [`ShardedClassState`][pairgrad.distributed.ShardedClassState].
+        temperature: tau > 0.
+        log_prior: (K,), of all classes.
+        reduction: `"none"`, `"sum"` (over this rank's samples), or `"mean"`: what its mean over the ranks is the mean of the whole batch of
+            (see `averaged`).
+        realization: of the potential, by name or as a `Potential`.
+        weight: (K,), per class.
+        ignore_index: a label whose rows do not count.
+        label_smoothing: in [0, 1].
+        geometry_dtype: compute and return in this dtype; None: in that of the features.
+        max_norm: a bound on the length of the features of all ranks; it spares running maxima. Found by itself on the CPU.
+        tile: classes per tile; None chooses.
+        averaged: gradients will be averaged, those of the network over all ranks, and those of class states over the replicas that hold the same classes;
+            False: summed.
+        validate: check values on every device (True), on the CPU (None) or nowhere (False).
+    """
+    check_reduction(reduction)
+    if not isinstance(state, (DistributedClassBank, ShardedClassState)):
+        raise TypeError(
+            f"state must be a bank that was distributed or a ShardedClassState, got {describe(state)}: see pairgrad.distributed.distribute"
+        )
+    layout, meeting = state.layout, state.meeting
+    classes = state.classes()
+    device = classes.rows.device
+    with meeting.refusing(device):
+        check_temperature(temperature)
+        if isinstance(temperature, torch.Tensor):
+            raise TypeError("temperature must be a number where several ranks hold the classes")
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing!r}")
+        pot = resolve(realization, state.dim)
+        features = checked_features(features, state.dim, classes.rows, validate=validate)
+        if features.dim() != 2:
+            raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
+        labels = checked_labels(labels, len(features), layout.num_classes, classes.rows, validate=validate, ignore_index=ignore_index)
+        dtype = working_dtype(features, classes, geometry_dtype)
+        log_prior = checked_per_class("log_prior", log_prior, layout.num_classes, classes.rows, dtype)
+        weight = checked_per_class("weight", weight, layout.num_classes, classes.rows, dtype)
+        if log_prior is not None and log_prior.requires_grad:
+            raise ValueError("log_prior must not require a gradient where several ranks hold the classes: detach it")
+    learned = any(tensor.requires_grad for tensor in (classes.rows, classes.concentration)) and torch.is_grad_enabled()
+    needed = torch.is_grad_enabled() and features.requires_grad
+    with full_precision(device.type):
+        asked = number_of(
+            "cross-entropy",
+            temperature,
+            pot.realization,
+            label_smoothing,
+            ignore_index,
+            log_prior is None,
+            weight is None,
+            max_norm,
+            learned,
+        )
+        samples = meeting.together(features.detach().to(dtype)[None], labels, gradient=needed, asked=asked)
+        meeting.total(1, len(samples.labels), device)  # replicas hear of it if one refused its batch
+        targets = Targets.of(samples.labels, weight, ignore_index, label_smoothing, layout.num_classes, dtype)
+        plan = fused.plan(
+            pot,
+            temperature,
+            dtype,
+            rows=len(samples.labels),
+            num_classes=layout.rows,
+            longest=longest(samples.views[0], max_norm),
+            spread=spread(log_prior),
+            gradient=samples.gradient,
+            tile=tile,
+        )
+        known = Classes(*(tensor.detach() for tensor in classes)).to(dtype)
+        highest = classes.rows.new_zeros((), dtype=dtype) if log_prior is None else log_prior.amax()
+        shard = Shard(known, None if log_prior is None else log_prior[layout.first : layout.last], highest)
+        own = slice(samples.first, samples.first + len(labels))
+        with torch.no_grad():
+            local = _local(targets, layout)
+            result = _pass(plan, layout, samples, shard, local)
+            gradient = None if result.gradient is None else own_gradient(layout, samples, result.gradient)[0]
+            total = _total(targets.share.sum(), layout)
+        copies = layout.classes.size if layout.inputs == "replicated" else 1
+        if needed or learned:
+            # rows of classes are averaged over the replicas that hold them, not over the ranks that share the classes out
+            owners = layout.classes.size if averaged and reduction == "mean" and copies == 1 else 1
+            again = (
+                _StateGradients(Job(pot, local, dtype, True), plan, samples, classes, temperature, shard, result, layout, owners)
+                if learned
+                else None
+            )
+            rows = _Rows.apply(features, classes.rows, classes.concentration, result.loss[0, own], gradient, again)
+        else:
+            rows = result.loss[0, own]
+        if reduction != "mean":
+            return reduce(rows, reduction)
+        return rows.sum() * ((layout.ranks if averaged else 1) / copies / torch.where(total == 0, 1.0, total))
+
+
+def _local(targets: Targets, layout: Layout) -> Targets:
+    """What is asked for, of the classes held here; labels elsewhere match none of them."""
+    assert targets.labels is not None
+    if targets.soft is None:
+        return replace(targets, labels=targets.labels - layout.first)
+    held = targets.soft[:, layout.first : layout.last]
+    return replace(targets, labels=targets.labels - layout.first, soft=held, soft_total=targets.soft.sum(1, keepdim=True))
+
+
+def _pass(plan: fused.Plan, layout: Layout, samples: Samples, shard: Shard, targets: Targets) -> fused.Result:
+    """One pass over the classes held here, and the sums of all ranks: loss (1, B), and this rank's part of the gradient."""
+    views, places = samples.views, targets.labels
+    assert places is not None
+    assert targets.hard is not None
+    own = fused.own_square(views, plan.temperature)
+    label = label_of_shard(plan, views, own, places, shard)
+    if targets.soft is None:
+        sums = sums_over_classes(plan, views, own, None, places, shard.classes, shard.log_prior, shard.highest_prior)
+        sums, label, _ = combined(layout.classes, plan, sums, label)
+        return weighted(fused.finish(plan, sums, views, label), targets.hard)
+    sums, linear = fused.start(plan, views, own, None, shard.highest_prior), None
+    for first, last in plan.tiles(len(shard.classes.rates)):
+        own_class = places[:, None] == torch.arange(first, last, device=views.device)
+        bias = views.new_zeros(()) if shard.log_prior is None else shard.log_prior[first:last]
+        sums, linear = fused.visit(
+            plan, sums, views, own, shard.classes.tile(first, last), bias, own_class, targets.tile(first, last), linear
+        )
+    sums, label, linear = combined(layout.classes, plan, sums, label, linear)
+    assert linear is not None
+    soft = weighted(fused.finish_linear(plan, sums, linear, views, label), targets.counted)  # first: finish writes over the sums
+    hard = weighted(fused.finish(plan, sums, views, label), targets.hard)
+    gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
+    return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
+
+
+def _total(share: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """What the mean over the samples of all ranks divides by."""
+    return layout.data.total("weights", share.reshape(1).clone())[0]
+
+
+class _StateGradients:
+    """Gradients in the rows and concentrations held here, from those of the losses of all samples that were scored."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: fused.Plan,
+        samples: Samples,
+        classes: Classes,
+        temperature: float,
+        shard: Shard,
+        result: fused.Result,
+        layout: Layout,
+        owners: int,
+    ) -> None:
+        self.owners = owners
+        self.job, self.plan, self.samples, self.classes, self.layout = job, plan, samples, classes, layout
+        self.temperature, self.log_prior, self.normaliser = temperature, shard.log_prior, result.normaliser[0]
+
+    def __call__(self, grad: torch.Tensor) -> dict[str, torch.Tensor]:
+        saved: dict[str, Any] = {
+            "features": self.samples.views[0],
+            "rows": self.classes.rows,
+            "concentration": self.classes.concentration,
+            "temperature": self.temperature,
+            "log_prior": self.log_prior,
+        }
+        return self.job.state_gradients(self.plan, self._of_all(grad) / self.owners, saved, self.classes, self.normaliser)
+
+    def _of_all(self, grad: torch.Tensor) -> torch.Tensor:
+        """Of the samples of the whole class group."""
+        group, sizes = self.layout.classes, self.samples.sizes
+        if len(sizes) == 1:
+            return grad
+        padded = grad.new_zeros(max(sizes))
+        padded[: len(grad)] = grad
+        found = group.gather("derivatives", padded).view(group.size, -1)
+        return torch.cat([found[rank, :size] for rank, size in enumerate(sizes)])
+
+
+class _Rows(Function):
+    """Losses of this rank's samples, with the gradients that go with them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: torch.Tensor,
+        rows: torch.Tensor,
+        concentration: torch.Tensor,
+        loss: torch.Tensor,
+        gradient: torch.Tensor | None,
+        state: Callable[[torch.Tensor], dict[str, torch.Tensor]] | None,
+    ) -> torch.Tensor:
+        ctx.gradient, ctx.state, ctx.dtype = gradient, state, features.dtype
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            no_second_derivative()
+        found = ctx.state(grad) if ctx.state is not None else {}
+        features = (grad[:, None] * ctx.gradient).to(ctx.dtype) if ctx.needs_input_grad[0] else None
+        return features, found.get("rows"), found.get("concentration"), None, None, None

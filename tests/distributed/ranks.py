@@ -1,0 +1,88 @@
+"""Processes that run one function each, joined in a gloo group on this machine."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import pickle
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+LIMIT = 90.0  # seconds after which a group that hangs is ended
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["torch", "pairgrad", "pairgrad.distributed"])
+
+
+class Failed(AssertionError):
+    """What went wrong on which rank."""
+
+    def __init__(self, errors: dict[int, str]) -> None:
+        super().__init__("\n".join(f"rank {rank}: {text}" for rank, text in sorted(errors.items())))
+        self.errors = errors
+
+
+def run(world: int, function: Callable[..., Any], *args: Any, timeout: float = 60.0, expect: tuple[int, ...] | None = None) -> list[Any]:
+    """`function(*args)` on every rank of a gloo group; results by rank. A rank that raises makes this raise `Failed`.
+
+    Args:
+        timeout: of collectives, in seconds.
+        expect: the ranks that end normally; the others may be killed. None: all.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        pipes, processes = [], []
+        for rank in range(world):
+            mine, theirs = _context.Pipe(duplex=False)
+            process = _context.Process(target=_rank, args=(rank, world, folder, timeout, theirs, function, args), daemon=False)
+            process.start()
+            theirs.close()
+            pipes.append(mine)
+            processes.append(process)
+        results: dict[int, Any] = {}
+        errors: dict[int, str] = {}
+        try:
+            for rank, pipe in enumerate(pipes):
+                if expect is not None and rank not in expect:
+                    continue
+                if not pipe.poll(LIMIT):
+                    errors[rank] = f"no answer in {LIMIT:g} s"
+                    continue
+                try:
+                    good, value = pickle.loads(pipe.recv_bytes())
+                except (EOFError, ConnectionResetError):
+                    errors[rank] = "ended without a word"
+                    continue
+                (results if good else errors)[rank] = value
+        finally:
+            for rank, process in enumerate(processes):
+                if expect is not None and rank not in expect:
+                    process.kill()  # it may be stopped
+                process.join(5)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+        if errors:
+            raise Failed(errors)
+        return [results.get(rank) for rank in range(world)]
+
+
+def _rank(rank: int, world: int, folder: str, timeout: float, pipe: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(1000 + rank)  # ranks differ in what they draw
+    try:
+        if world > 1:
+            # a store that outlives any rank, as that of torchrun does
+            store = dist.FileStore(str(Path(folder) / "meet"), world)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=timeout))
+        answer = (True, function(*args))
+    except BaseException as error:
+        answer = (False, "".join(traceback.format_exception(error)))
+    pipe.send_bytes(pickle.dumps(answer))  # not send: torch would pass its tensors as files that end with this process
+    pipe.close()
+    if dist.is_initialized():
+        dist.destroy_process_group()

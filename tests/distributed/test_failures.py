@@ -1,0 +1,217 @@
+"""Ranks that die, hang, disagree or get bad input: every other rank stops, names the rank and the call, and nothing has changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import pairgrad as pg
+from pairgrad.distributed import RankError, bank, distribute
+from pairgrad.distributed.communicator import Communicator
+from pairgrad.distributed.watch import BEAT, SIGNS, Watch
+from tests.distributed.ranks import run
+
+pytestmark = pytest.mark.distributed
+
+CLASSES, DIM = 7, 4
+TIMEOUT = 1.5  # seconds, of collectives that nobody answers
+FOUND = SIGNS * BEAT + BEAT / 2  # until a rank counts as gone
+SLACK = 8.0  # seconds that a busy machine may add
+
+
+def batch(seed: int, views: int = 2, size: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(views, size, DIM, generator=generator), torch.randint(CLASSES, (size,), generator=generator)
+
+
+def loss_of(layout: str = "data", classes: int = CLASSES, **options: Any) -> pg.ProCoLoss:
+    groups = {"data": None, "classes": dist.group.WORLD} if layout == "classes" else {}
+    return distribute(pg.ProCoLoss(classes, DIM, **options), **groups)
+
+
+def state(loss: pg.ProCoLoss) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in loss.bank.buffers()]
+
+
+def unchanged(loss: pg.ProCoLoss, before: list[torch.Tensor]) -> bool:
+    return all(torch.equal(one, other) for one, other in zip(before, loss.bank.buffers(), strict=True))
+
+
+def caught(function: Callable[[], Any]) -> dict[str, Any]:
+    """The error of a rank, and how long it took."""
+    began = time.monotonic()
+    try:
+        function()
+    except (RankError, ValueError) as error:
+        return {
+            "error": type(error).__name__,
+            "text": str(error),
+            "ranks": getattr(error, "ranks", None),
+            "call": getattr(error, "call", None),
+            "seconds": time.monotonic() - began,
+        }
+    return {"error": None}
+
+
+# Ranks that are gone --------------------------------------------------------------------------------------------------
+
+
+def kill_me() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
+    rank, loss = dist.get_rank(), loss_of(layout)
+    loss(*batch(rank))
+    before = state(loss)
+    if rank == 1:
+        if how == "killed":
+            kill_me()
+        elif how == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif how == "killed inside":
+            threading.Timer(1.3 * BEAT, kill_me).start()  # it has said where it is
+        elif how == "late":
+            time.sleep(TIMEOUT + FOUND + SLACK)
+            return {}
+        elif how == "left":
+            watch = Watch.here()
+            assert watch is not None
+            watch.leave_word((1,), "rank 1 stopped: its disk is full")
+            os._exit(1)
+    elif how == "killed inside":
+        time.sleep(1.6 * BEAT)  # rank 1 waits for this one, and dies while it does
+    found = caught(lambda: loss(*batch(10 + rank)))
+    return {**found, "unchanged": unchanged(loss, before)}
+
+
+@pytest.mark.parametrize(
+    ("how", "layout", "world", "words"),
+    [
+        ("killed", "data", 4, "rank 1 gave no sign of life"),
+        ("killed inside", "classes", 2, "last seen in 'classes: header'"),
+        ("stopped", "data", 3, "it died, or hangs"),
+        ("late", "data", 2, "rank 1 did not arrive; last seen after 'data: statistics'"),
+        ("left", "data", 2, "rank 1 stopped: its disk is full"),
+    ],
+)
+def test_every_rank_names_the_one_that_is_missing(how: str, layout: str, world: int, words: str) -> None:
+    others = tuple(rank for rank in range(world) if rank != 1)
+    found = run(world, loses_a_rank, how, layout, timeout=TIMEOUT if how in ("stopped", "late") else 30.0, expect=others)
+    for rank in others:
+        one = found[rank]
+        assert one["error"] == "RankError", one
+        assert one["ranks"] == (1,), one
+        assert words in one["text"]
+        assert one["text"].startswith(f"rank {rank} of {world}, in '{layout}: ")
+        assert one["call"].startswith(f"{layout}: ")
+        assert "\n" not in one["text"]
+        assert one["unchanged"]
+        limit = (TIMEOUT if how in ("stopped", "late") else 0.0) + (0.0 if how in ("left", "late") else FOUND)
+        assert one["seconds"] < limit + SLACK
+
+
+def asks_twice() -> list[str]:
+    """A finding belongs to a group: a new one that has the same store starts without."""
+    watch, rank = Watch.here(), dist.get_rank()
+    assert watch is not None
+    Communicator("data", dist.group.WORLD).total("meeting", torch.zeros(1))
+    if rank == 1:
+        watch.leave_word((1,), "rank 1 stopped: an old story")
+    Communicator("data", dist.group.WORLD).total("meeting again", torch.zeros(1))
+    second = Watch(dist.distributed_c10d._get_default_store(), rank, 2)
+    found = [str(each.explain("data: x", (1 - rank,), RuntimeError("closed"))) for each in (watch, second)]
+    Communicator("data", dist.group.WORLD).total("leaving", torch.zeros(1))
+    return found
+
+
+def test_an_old_finding_is_not_repeated() -> None:
+    for old, new in run(2, asks_twice):
+        assert "an old story" in old
+        assert "an old story" not in new
+
+
+# Ranks that disagree --------------------------------------------------------------------------------------------------
+
+
+def disagrees() -> dict[str, Any]:
+    """Settings and batches of rank 1 that are not those of the others, one after the other in one group."""
+    odd = dist.get_rank() == 1
+    found = {
+        "num_classes": caught(lambda: loss_of(classes=CLASSES + odd)),
+        "decay": caught(lambda: loss_of(decay=0.5 if odd else None)),
+    }
+    version = bank.__version__
+    if odd:
+        bank.__version__ = "0.0"
+    found["pairgrad"] = caught(loss_of)
+    bank.__version__ = version
+    for layout in ("data", "classes"):
+        loss = loss_of(layout)
+        before = state(loss)
+        found[f"views, {layout}"] = caught(lambda loss=loss: loss(*batch(1, views=1 + odd)))
+        found[f"views, {layout}"]["unchanged"] = unchanged(loss, before)
+        loss(*batch(2))  # nobody is left waiting
+    return found
+
+
+def test_every_rank_names_the_one_that_disagrees_and_the_argument() -> None:
+    for found in run(3, disagrees):
+        for name in ("num_classes", "decay", "pairgrad"):
+            assert found[name]["error"] == "RankError"
+            assert found[name]["ranks"] == (1,)
+            assert found[name]["text"].startswith(f"{name} must be the same on all ranks")
+            assert "rank 1 has" in found[name]["text"]
+        for name in ("views, data", "views, classes"):
+            assert found[name]["error"] == "RankError"
+            assert found[name]["text"].startswith("the number of views must be the same on all ranks")
+            assert "rank 1 has 2, rank 0 has 1" in found[name]["text"]
+            assert found[name]["unchanged"]
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def gets_bad_input(layout: str) -> dict[str, Any]:
+    rank, loss = dist.get_rank(), loss_of(layout)
+    loss(*batch(rank))
+    found: dict[str, Any] = {}
+    for what in ("labels", "features", "shape"):
+        features, labels = batch(10 + rank)
+        if rank == 1:
+            if what == "labels":
+                labels[0] = CLASSES
+            elif what == "features":
+                features[0, 0, 0] = torch.nan
+            else:
+                features = features[:, :, :-1]
+        before = state(loss)
+        found[what] = caught(lambda features=features, labels=labels: loss(features, labels))
+        found[what]["unchanged"] = unchanged(loss, before)
+    features, labels = batch(20 + rank)
+    found["later"] = loss(features, labels).item()
+    return found
+
+
+@pytest.mark.parametrize("layout", ["data", "classes"])
+def test_bad_input_stops_all_ranks_and_changes_nothing(layout: str) -> None:
+    parts = run(3, gets_bad_input, layout)
+    for rank, found in enumerate(parts):
+        for what in ("labels", "features", "shape"):
+            assert found[what]["unchanged"], (rank, what)
+            if rank == 1:
+                assert found[what]["error"] == "ValueError"
+            else:
+                assert found[what]["error"] == "RankError"
+                assert found[what]["ranks"] == (1,)
+                assert found[what]["text"].startswith("rank 1 refused its batch")
+        assert found["later"] > 0
