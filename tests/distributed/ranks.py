@@ -31,14 +31,14 @@ def run(world: int, function: Callable[..., Any], *args: Any, timeout: float = 6
     """`function(*args)` on every rank of a gloo group; results by rank. A rank that raises makes this raise `Failed`.
 
     Args:
-        timeout: of collectives, in seconds.
-        expect: the ranks that end normally; the others may be killed. None: all.
+        timeout: of collectives and of making the group, in seconds; see `shorten_timeout`.
+        expect: the ranks that answer, each of which then leaves at once; the others may be killed. None: all, and they leave together.
     """
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(world):
             mine, theirs = _context.Pipe(duplex=False)
-            process = _context.Process(target=_rank, args=(rank, world, folder, timeout, theirs, function, args), daemon=False)
+            process = _context.Process(target=_rank, args=(rank, world, folder, timeout, theirs, expect is None, function, args))
             process.start()
             theirs.close()
             pipes.append(mine)
@@ -71,7 +71,25 @@ def run(world: int, function: Callable[..., Any], *args: Any, timeout: float = 6
         return [results.get(rank) for rank in range(world)]
 
 
-def _rank(rank: int, world: int, folder: str, timeout: float, pipe: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def all_are_here(name: str) -> None:
+    """Wait, without a collective, until every rank has called this with `name`: then none is inside an earlier collective any more.
+
+    A rank that has its part of a collective may be ahead of others that still read theirs. If it dies then, what they read is lost, and it is the earlier
+    collective that fails.
+    """
+    store, world = dist.distributed_c10d._get_default_store(), dist.get_world_size()
+    store.set(f"here-{name}-{dist.get_rank()}", "")
+    store.wait([f"here-{name}-{rank}" for rank in range(world)], datetime.timedelta(seconds=LIMIT))
+
+
+def shorten_timeout(seconds: float) -> None:
+    """Of collectives from now on. A group made with a short one would fail wherever its processes start slowly."""
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=seconds))
+
+
+def _rank(
+    rank: int, world: int, folder: str, timeout: float, pipe: Any, together: bool, function: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1000 + rank)  # ranks differ in what they draw
     try:
@@ -85,4 +103,6 @@ def _rank(rank: int, world: int, folder: str, timeout: float, pipe: Any, functio
     pipe.send_bytes(pickle.dumps(answer))  # not send: torch would pass its tensors as files that end with this process
     pipe.close()
     if dist.is_initialized():
+        if together:
+            all_are_here("the end")
         dist.destroy_process_group()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ import pairgrad as pg
 from pairgrad.distributed import RankError, bank, distribute
 from pairgrad.distributed.communicator import Communicator
 from pairgrad.distributed.watch import BEAT, SIGNS, Watch
-from tests.distributed.ranks import run
+from tests.distributed.ranks import all_are_here, run, shorten_timeout
 
 pytestmark = pytest.mark.distributed
 
@@ -25,6 +24,7 @@ CLASSES, DIM = 7, 4
 TIMEOUT = 1.5  # seconds, of collectives that nobody answers
 FOUND = SIGNS * BEAT + BEAT / 2  # until a rank counts as gone
 SLACK = 8.0  # seconds that a busy machine may add
+PATIENCE = 60.0  # seconds, for what comes sooner or later
 
 
 def batch(seed: int, views: int = 2, size: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,32 +64,40 @@ def caught(function: Callable[[], Any]) -> dict[str, Any]:
 # Ranks that are gone --------------------------------------------------------------------------------------------------
 
 
-def kill_me() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
+def kill_when_it_waits(pid: int, rank: int) -> None:
+    """Kill a rank once it has said that it is inside a collective, where this one is not."""
+    watch = Watch.here()
+    assert watch is not None
+    here, deadline = watch.number, time.monotonic() + PATIENCE
+    while not ((said := watch._said(rank)).get("inside") and said["number"] > here):
+        assert time.monotonic() < deadline, said
+        time.sleep(BEAT / 10)
+    os.kill(pid, signal.SIGKILL)
 
 
 def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
     rank, loss = dist.get_rank(), loss_of(layout)
     loss(*batch(rank))
     before = state(loss)
+    pids = [0] * dist.get_world_size()
+    dist.all_gather_object(pids, os.getpid())
+    all_are_here("before it happens")
+    if how in ("stopped", "late"):
+        shorten_timeout(TIMEOUT)
     if rank == 1:
         if how == "killed":
-            kill_me()
+            os.kill(os.getpid(), signal.SIGKILL)
         elif how == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
-        elif how == "killed inside":
-            threading.Timer(1.3 * BEAT, kill_me).start()  # it has said where it is
         elif how == "late":
-            time.sleep(TIMEOUT + FOUND + SLACK)
-            return {}
+            time.sleep(PATIENCE)  # until it is killed, when the others have answered
         elif how == "left":
             watch = Watch.here()
             assert watch is not None
             watch.leave_word((1,), "rank 1 stopped: its disk is full")
             os._exit(1)
     elif how == "killed inside":
-        time.sleep(1.6 * BEAT)  # rank 1 waits for this one, and dies while it does
+        kill_when_it_waits(pids[1], 1)
     found = caught(lambda: loss(*batch(10 + rank)))
     return {**found, "unchanged": unchanged(loss, before)}
 
@@ -106,7 +114,7 @@ def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
 )
 def test_every_rank_names_the_one_that_is_missing(how: str, layout: str, world: int, words: str) -> None:
     others = tuple(rank for rank in range(world) if rank != 1)
-    found = run(world, loses_a_rank, how, layout, timeout=TIMEOUT if how in ("stopped", "late") else 30.0, expect=others)
+    found = run(world, loses_a_rank, how, layout, expect=others)
     for rank in others:
         one = found[rank]
         assert one["error"] == "RankError", one

@@ -11,7 +11,7 @@ from torch import distributed
 from pairgrad.distributed import RankError
 from pairgrad.experiments.training import Elsewhere, Process, Sharing
 from pairgrad.experiments.training.process import ProcessError
-from tests.distributed.ranks import run
+from tests.distributed.ranks import all_are_here, run
 
 
 def test_what_torchrun_says(monkeypatch):
@@ -88,6 +88,7 @@ def _together():
             raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     def lose():
+        all_are_here("before it happens")
         if rank == 1:
             os._exit(1)
         with process.watched("gradients"):
@@ -152,7 +153,7 @@ def _leaves():
 
 @pytest.mark.distributed
 def test_a_process_that_leaves_says_why():
-    (first, _), (second, _) = run(2, _leaves)
+    (first, _), (second, _) = run(2, _leaves, expect=(0, 1))  # each leaves when it is done
     assert second == ("ZeroDivisionError", "nothing to divide by")
     assert first[0] == "RankError"
     assert "in 'run: the next update'" in first[1]

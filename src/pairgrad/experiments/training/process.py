@@ -188,6 +188,7 @@ class Process:
         with self.watched("making groups"):
             data, _ = distributed.new_subgroups_by_enumeration(rows.T.tolist(), timeout=limit)
             classes, _ = distributed.new_subgroups_by_enumeration(rows.tolist(), timeout=limit)
+        self.barrier("making groups")  # one that is ready and dies would otherwise leave others connecting, until the timeout
         return data, classes
 
     def __getstate__(self) -> dict[str, Any]:
