@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pairgrad.cli.app import app
 from pairgrad.experiments.runs import RunDirectory, load_checkpoint
 from tests.cli.command import invoke
-from tests.cli.several import NAME, Launched
+from tests.cli.several import NAME, SMALL, Launched
 from tests.experiments.training.small import different
 
 pytestmark = pytest.mark.distributed
@@ -121,6 +121,33 @@ def test_every_way_of_sharing_trains_the_same_network(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "processes: 2 there, 1 given" in result.output
     assert 'sharing: {"class_parallel": 2, "exchange": "auto", "wrap": "ddp"} there, (absent) given' in result.output
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_fewer_processes_if_it_may(tmp_path: Path) -> None:
+    """Four processes, then two, then one; every image is counted as often as by four all the way. Weights differ: batch normalisation has other parts."""
+    output, short = tmp_path / "runs", (*WELL_CONDITIONED, "--set", "epochs=1")
+    finished(output, 4, *short, "--class-parallel", "2", "--stop-at", "2")
+    with Launched(output, 2, *short, "--class-parallel", "2") as launched:
+        assert launched.wait() == 1
+        (sentence,) = launched.sentences()
+        assert "holds another run" in sentence
+        assert "With --reshare it goes on as it is shared now" in launched.text()
+    finished(output, 2, *short, "--class-parallel", "2", "--reshare", "--stop-at", "3")
+    assert newest(output).step == 3
+    result = invoke("train", "digits-lt", *SMALL, *short, "--output", str(output), "--reshare")
+    assert result.exit_code == 0
+    run = RunDirectory.open(output / NAME)
+    assert [each["processes"] for each in run.facts["before"]] == [4, 2]
+    assert run.facts["processes"] == 1
+    resumed = [event["changed"][0] for event in run.events() if event["kind"] == "resume"]
+    assert resumed == ["processes: 4 there, 2 given", "processes: 2 there, 1 given"]
+    assert_steps_are_there_once(output, 5)
+    whole = finished(tmp_path / "whole", 4, *short, "--class-parallel", "2")
+    state = newest(output).state
+    counts = "loss.augmentation.bank.counts"
+    assert torch.equal(state["objective"][counts], whole["objective"][counts])
+    assert state["loader"] == whole["loader"]
 
 
 # Lost processes -------------------------------------------------------------------------------------------------------

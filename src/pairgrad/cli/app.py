@@ -290,6 +290,12 @@ def train(
     timeout: Annotated[
         float, typer.Option(help="With several processes: give up when another was waited for this long.", metavar="SECONDS")
     ] = 600.0,
+    reshare: Annotated[
+        bool,
+        typer.Option(
+            "--reshare", help="Go on with a run of another number of processes, or other options of these, from its last checkpoint."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -336,7 +342,7 @@ def train(
             tensorboard=tensorboard,
             quiet=quiet,
             options=options,
-            sharing=Sharing(class_parallel, exchange, wrap, timeout),
+            sharing=Sharing(class_parallel, exchange, wrap, timeout, reshare),
         )
         code = (command.dry_run if dry_run else command.run)(request, console)
     if code:

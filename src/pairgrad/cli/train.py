@@ -24,7 +24,7 @@ from pairgrad.experiments.runs import CheckpointWriteError, RecordWriteError, Ru
 from pairgrad.experiments.runs.space import free_space, in_words
 from pairgrad.experiments.settings import SettingError, changed, keys, recipe_named
 from pairgrad.experiments.training import Batches, Elsewhere, NonFinite, Outcome, Process, Sharing, train
-from pairgrad.experiments.training.launch import Arm, load_data, make_trainer, run_directory
+from pairgrad.experiments.training.launch import Arm, load_data, make_trainer, run_directory, would_go_on
 from pairgrad.experiments.training.loop import Options, set_deterministic
 from pairgrad.experiments.training.process import ProcessError
 
@@ -232,8 +232,9 @@ def dry_run(request: Request, console: Console) -> int:
         path = request.output / arm.name
         there = RunDirectory.open(path) if (path / "run.json").exists() else None
         differences = there.differences(arm.facts(benchmark, process)) if there is not None else ()
-        refused |= bool(differences)
-        console.print(Text(_would(path, there, differences), style="red" if differences else ""))
+        good = would_go_on(differences, process)
+        refused |= not good
+        console.print(Text(_would(path, there, () if good else differences), style="" if good else "red"))
     return 2 if refused else 0
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from pairgrad.experiments.runs import RunDirectory, RunMismatch
-from pairgrad.experiments.training import Process, launch
+from pairgrad.experiments.training import Process, Sharing, launch
 from pairgrad.experiments.training.launch import Arm, load_data, run_directory
 from tests.experiments.training.small import arm, digits, opened, recipe
 
@@ -41,8 +41,37 @@ def test_another_number_of_processes_is_another_run(tmp_path):
     """Batch normalisation has the statistics of each process's own part."""
     with RunDirectory.create(tmp_path / "run", arm().facts(digits(), Process(0, 2))):
         pass
-    with pytest.raises(RunMismatch, match="processes: 2 there, 1 given"), opened(tmp_path / "run", arm()):
+    with (
+        pytest.raises(RunMismatch, match=r"(?s)processes: 2 there, 1 given.*With --reshare it goes on as it is shared now"),
+        opened(tmp_path / "run", arm()),
+    ):
         pass
+
+
+def test_a_run_may_be_shared_in_another_way_and_remembers(tmp_path, monkeypatch):
+    monkeypatch.setattr(Process, "any", lambda self, flag, what: flag)  # there is no group
+
+    def shared(ranks, classes, reshare, realization="arfr"):
+        process = Process(0, ranks, sharing=Sharing(classes, reshare=reshare))
+        return run_directory(tmp_path / "run", dataclasses.replace(arm(), realization=realization), digits(), process=process)
+
+    with shared(4, 2, True) as run:
+        assert (run.changed, "before" in run.facts) == ((), False)
+    with shared(2, 1, True) as run:
+        assert run.changed == ("processes: 4 there, 2 given", "sharing.class_parallel: 2 there, 1 given")
+    with shared(2, 1, False) as run:  # as it was last: needs no word
+        assert run.changed == ()
+    with pytest.raises(RunMismatch, match="processes: 2 there, 4 given"), shared(4, 2, False):
+        pass
+    with shared(1, 1, True) as run:
+        assert len(run.changed) == 2
+        wide, narrow = ({"class_parallel": classes, "exchange": "auto", "wrap": "ddp"} for classes in (2, 1))
+        assert run.facts["before"] == [{"processes": 4, "sharing": wide}, {"processes": 2, "sharing": narrow}]
+        assert run.differences(arm().facts(digits())) == ()
+    written = (tmp_path / "run" / "run.json").read_bytes()
+    with pytest.raises(RunMismatch, match=r"(?s)realization.*or the options of that run$"), shared(2, 1, True, "paired"):
+        pass
+    assert (tmp_path / "run" / "run.json").read_bytes() == written
 
 
 def test_what_is_trained_on_is_among_the_facts_and_what_it_is_tested_on_is_not():

@@ -2,7 +2,7 @@
 
 ```
 RUN/
-  run.json                 what the run is; written once
+  run.json                 what the run is; written once, and again if it goes on in another way (`may_change`)
   record.jsonl             what happened, one line of JSON per event
   checkpoints/step-.../    what is needed to go on
   .lock                    held while a process works here
@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,7 @@ from pairgrad.ground.files import sync_directory, write_atomically
 
 FORMAT = 1
 RUN, RECORD, CHECKPOINTS = "run.json", "record.jsonl", "checkpoints"
+BEFORE = "before"  # among the facts: what some of them were in the earlier parts of the run
 _PROBE = ".writable."
 _TEMPORARIES = (f".{RUN}.", f".{RECORD}.", _PROBE)  # what a killed write leaves
 
@@ -46,6 +47,7 @@ class RunDirectory:
         facts: what the run is, as given to `create`.
         environment: in what it was started.
         resumed: whether the run was there before.
+        changed: a line for each fact that is another than before, where `create` was told that it may be.
         rewound: how many lines `resume` took from the record.
         warning: a sentence to show to the user, or None.
     """
@@ -54,16 +56,25 @@ class RunDirectory:
         self.path, self.facts, self.environment, self.resumed = path, facts, environment, resumed
         self._lock = lock
         self.rewound = 0
+        self.changed: tuple[str, ...] = ()
         self.warning = lock.warning if lock else None
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], facts: dict[str, Any], environment: dict[str, Any] | None = None) -> Self:
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        facts: dict[str, Any],
+        environment: dict[str, Any] | None = None,
+        *,
+        may_change: Collection[str] = (),
+    ) -> Self:
         """Make the directory, or take up the run in it, and lock it until the `with` block ends or `close` is called.
 
         Args:
             path: of the directory; parents are made.
             facts: what the run is and what may not change when it is resumed: recipe, realization, seed, data. Strict JSON.
             environment: what may change: see `environment()`. Kept from the first time.
+            may_change: names among the facts that may be others than they were: the run goes on with those given, and `facts["before"]` keeps the old ones.
 
         Raises:
             RunError: the directory cannot be written, or has files and no run.
@@ -78,21 +89,30 @@ class RunDirectory:
             resumed = (folder / RUN).exists()
             if resumed:
                 there = _read(folder)
+                before = there["facts"].pop(BEFORE, [])
                 differences = tuple(_differences(there["facts"], given["facts"]))
-                if differences:
+                if _differences(
+                    *({name: value for name, value in each["facts"].items() if name not in may_change} for each in (there, given))
+                ):
                     listed = "".join(f"\n  {line}" for line in differences)
                     raise RunMismatch(
                         f"{folder} holds another run. What differs:{listed}\nGive another output directory, or the options of that run",
                         differences,
                     )
-                given = there
+                if differences:
+                    before = [*before, {name: value for name, value in there["facts"].items() if name in may_change}]
+                given = {**there, "facts": {**given["facts"], **({BEFORE: before} if before else {})}}
             else:
+                differences = ()
                 _refuse_foreign(folder)
+            if not resumed or differences:
                 write_atomically(folder / RUN, json.dumps(given, indent=2, allow_nan=False) + "\n")
             for leftover in (file for file in folder.iterdir() if file.name.startswith(_TEMPORARIES)):
                 leftover.unlink(missing_ok=True)
             remove_leftovers(folder / CHECKPOINTS)
-            return cls(folder, given["facts"], given["environment"], resumed=resumed, lock=lock)
+            run = cls(folder, given["facts"], given["environment"], resumed=resumed, lock=lock)
+            run.changed = differences
+            return run
         except BaseException:
             lock.__exit__(None, None, None)
             raise
@@ -172,7 +192,8 @@ class RunDirectory:
 
     def differences(self, facts: dict[str, Any]) -> tuple[str, ...]:
         """A line for each fact that is not what it is here."""
-        return tuple(_differences(self.facts, _as_json({"facts": facts})["facts"]))
+        own = {name: value for name, value in self.facts.items() if name != BEFORE}
+        return tuple(_differences(own, _as_json({"facts": facts})["facts"]))
 
     def check_space(self, state: Any, keep: int = 2) -> None:
         """A SpaceError if the disk cannot take the checkpoints that are still to come: `keep`, and one while it is written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +14,13 @@ import torch
 
 from pairgrad.experiments.data import ArrayImages, Benchmark, FileImages, Images, load_benchmark
 from pairgrad.experiments.recipes import Recipe
-from pairgrad.experiments.runs import RunDirectory, environment
+from pairgrad.experiments.runs import RunDirectory, RunMismatch, environment
 from pairgrad.experiments.settings import as_data
 from pairgrad.experiments.training.process import Process
 from pairgrad.experiments.training.trainer import Trainer
 
 _HASHED = 1000
+_SHARED = ("processes", "sharing")  # facts that may change with --reshare
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,23 @@ def run_directory(
         with process.together("opening the run's directory"):
             if process.first:
                 found = {"notes": list(benchmark.notes), "files": [asdict(fact) for fact in benchmark.files]}
-                created = RunDirectory.create(path, arm.facts(benchmark, process), {**environment(device), "data": found})
-                run = stack.enter_context(created)
+                run = stack.enter_context(_created(path, arm.facts(benchmark, process), {**environment(device), "data": found}, process))
         if not process.first:
             run = stack.enter_context(RunDirectory.open(path))
         yield run  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def would_go_on(differences: Sequence[str], process: Process) -> bool:
+    """Whether a run with these differences is gone on with: there are none, or only in how it is shared, and that may change."""
+    return not differences or (process.sharing.reshare and all(line.startswith(_SHARED) for line in differences))
+
+
+def _created(path: Path, facts: dict[str, Any], found: dict[str, Any], process: Process) -> RunDirectory:
+    try:
+        return RunDirectory.create(path, facts, found, may_change=_SHARED if process.sharing.reshare else ())
+    except RunMismatch as error:
+        if process.sharing.reshare or not all(line.startswith(_SHARED) for line in error.differences):
+            raise
+        raise RunMismatch(
+            f"{error}. With --reshare it goes on as it is shared now, with other roundings from then on", error.differences
+        ) from None

@@ -148,8 +148,10 @@ class _Loop:
         else:
             trainer.load(found.state)
             if found.step < trainer.steps:
-                self._write("resume", environment=environment(trainer.device))
+                self._write("resume", environment=environment(trainer.device), **({"changed": list(run.changed)} if run.changed else {}))
                 self._say(f"going on after update {found.step} of {trainer.steps}")
+                for line in run.changed:
+                    self._say(f"shared in another way from here on: {line}")
         trainer.process.barrier("reading the newest checkpoint")  # nobody writes one while another still reads
         sizes = [trainer.state(), *trainer.still_to_come()]
         with trainer.process.together("looking for space"):

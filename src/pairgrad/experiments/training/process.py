@@ -40,12 +40,14 @@ class Sharing:
         exchange: how banks are brought up to date, see [`distribute`][pairgrad.distributed.distribute].
         wrap: `"ddp"`, every process has all weights; `"fsdp"`, they share the weights out too.
         timeout: seconds after which a process that waits for another gives up.
+        reshare: whether a run that was shared in another way may go on in this one.
     """
 
     class_parallel: int = 1
     exchange: str = "auto"
     wrap: str = "ddp"
     timeout: float = TIMEOUT
+    reshare: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (("exchange", self.exchange, EXCHANGES), ("wrap", self.wrap, WRAPS)):
@@ -56,11 +58,13 @@ class Sharing:
 
     def facts(self) -> dict[str, Any]:
         """What changes bits: sums are taken in another order."""
-        return {key: value for key, value in asdict(self).items() if key != "timeout"}
+        return {key: value for key, value in asdict(self).items() if key not in ("timeout", "reshare")}
 
     def without_effect(self) -> str | None:
         """A sentence for a single process that was given options for several."""
-        given = [f"--{key.replace('_', '-')}" for key, value in asdict(self).items() if value != getattr(Sharing(), key)]
+        given = [
+            f"--{key.replace('_', '-')}" for key, value in asdict(self).items() if value != getattr(Sharing(), key) and key != "reshare"
+        ]
         if not given:
             return None
         return f"{', '.join(given)} without effect: there is one process. torchrun --nproc-per-node N -m pairgrad train ... starts several"
