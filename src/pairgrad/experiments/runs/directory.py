@@ -91,9 +91,7 @@ class RunDirectory:
                 there = _read(folder)
                 before = there["facts"].pop(BEFORE, [])
                 differences = tuple(_differences(there["facts"], given["facts"]))
-                if _differences(
-                    *({name: value for name, value in each["facts"].items() if name not in may_change} for each in (there, given))
-                ):
+                if _differences(_without(may_change, there["facts"]), _without(may_change, given["facts"])):
                     listed = "".join(f"\n  {line}" for line in differences)
                     raise RunMismatch(
                         f"{folder} holds another run. What differs:{listed}\nGive another output directory, or the options of that run",
@@ -192,8 +190,7 @@ class RunDirectory:
 
     def differences(self, facts: dict[str, Any]) -> tuple[str, ...]:
         """A line for each fact that is not what it is here."""
-        own = {name: value for name, value in self.facts.items() if name != BEFORE}
-        return tuple(_differences(own, _as_json({"facts": facts})["facts"]))
+        return tuple(_differences(_without([BEFORE], self.facts), _as_json({"facts": facts})["facts"]))
 
     def check_space(self, state: Any, keep: int = 2) -> None:
         """A SpaceError if the disk cannot take the checkpoints that are still to come: `keep`, and one while it is written."""
@@ -278,6 +275,10 @@ def _as_json(content: dict[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps(content, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise type(error)(f"facts and environment must be strict JSON: {error}") from error
+
+
+def _without(names: Collection[str], facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in names}
 
 
 def _differences(there: Any, given: Any, path: str = "") -> list[str]:
