@@ -32,11 +32,18 @@ def test_two_forks_and_their_records(forks):
     ]
     first, second = (read(output / f"{NAME}-{kind}.jsonl") for kind in ("random", "trained"))
     assert (first.facts["start_step"], second.facts["start_step"]) == (0, 4)
+    assert {line["step"] for line in first.of("loss")} == {4}  # the last update has one, however few there are
     said = words(result)
     assert "equal in every bit at 3 of 3 probes" in said
     assert "4 updates each from random weights" in said
     assert "from the state after update 4" in said
     assert "after 4 updates consistent is" in said
+
+
+def test_a_short_fork_has_fewer_probes(tmp_path):
+    result = invoke("fork", "digits-lt", *SMALL, "--updates", "1", "--no-second", "--branch", "original", "--output", str(tmp_path), "-q")
+    assert result.exit_code == 0, result.output
+    assert len(read(tmp_path / f"{NAME}-random.jsonl").of("probe")) == 2
 
 
 def test_the_same_command_again_does_nothing_new(forks):

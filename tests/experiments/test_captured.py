@@ -149,7 +149,9 @@ def test_replay_sees_what_is_off(cells: dict[str, float], off: int, tmp_path: Pa
     table = captured.one_step_replay(stored(tmp_path, changed(frozen(), "replay", 2, **cells)))
     assert held(table) == [number != off for number in range(4)]
     assert "in 2 of 3" in table.checks[off].text
-    assert "702,538 parameters, optimizer adam" in table.notes[0]
+    assert "702,538 parameters" in table.notes[0]
+    assert all(str(row["optimizer"]).startswith("adam") for row in table.rows)
+    assert "optimizer" in [column.key for column in table.shown]  # the learning rate is another at every state
 
 
 BRANCHES = ("consistent", "arfr", "paired")
@@ -172,8 +174,10 @@ def test_forks_have_a_row_for_every_branch_and_the_controls(records: Records) ->
     control = [line for line in record.of("control") if line["between"] == ["consistent", "arfr"]][-1]
     assert [row["parameter_distance"] for row in table.rows[3:5]] == [control["parameter"], 0]
     notes = "".join(table.notes)
-    assert f"{last['parameter']:.3f} and {control['parameter']:.3f} in the end" in notes
-    assert 'random start, "paired from arfr": equal in every bit after each of 1000 updates' in notes
+    ratio = last["parameter"] / control["parameter"]
+    assert f"{last['parameter']:.2g} and {control['parameter']:.2g} after 1000 ({ratio:.3g} times)" in notes
+    number = sum(line["between"] == ["arfr", "paired"] for line in record.of("control"))
+    assert f'random start, "paired from arfr": equal in every bit wherever measured, {number} times, last after 1000 updates' in notes
     assert sum("Scaled down" in note for note in table.notes) == 1  # two forks of one system
 
 
@@ -200,6 +204,18 @@ def test_forks_must_part_further_than_the_control_after_the_first_update(step: i
     at = [number for number, line in enumerate(record.of("control")) if line["step"] == step and line["between"][0] == "consistent"]
     table = captured.fork_summary(stored(tmp_path, changed(record, "control", at[0], parameter=parameter)))
     assert table.checks[4].held is held
+
+
+def test_branches_are_equal_only_if_features_are_too(tmp_path: Path) -> None:
+    record = fork("trained")
+    at = [number for number, line in enumerate(record.of("control")) if line["between"] == ["arfr", "paired"]]
+    table = captured.fork_summary(stored(tmp_path, changed(record, "control", at[0], feature=1e-9)))
+    assert "equal in every bit wherever" not in "".join(table.notes)
+
+
+def test_a_fork_without_losses_has_a_table(tmp_path: Path) -> None:
+    table = captured.fork_summary(stored(tmp_path, _without(fork("random"), "loss")))
+    assert table.rows[0]["loss"] is None
 
 
 def test_a_distance_that_does_not_grow_is_none_that_parted(tmp_path: Path) -> None:

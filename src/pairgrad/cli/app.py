@@ -409,7 +409,9 @@ def fork(
     ] = None,
     step: Annotated[int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest")] = None,
     updates: Annotated[int, typer.Option(min=1, help="That each branch makes.")] = 1000,
-    probes: Annotated[int, typer.Option(min=2, help="Local probes of each fork.")] = 43,
+    probes: Annotated[
+        int | None, typer.Option(min=2, help="Local probes of each fork.", show_default="43, or as many as fit between the updates")
+    ] = None,
     branch: Annotated[
         list[str] | None,
         typer.Option(help="A realization; repeat. The first must be original.", show_default="original, consistent, arfr, paired"),
@@ -437,7 +439,7 @@ def fork(
         from pairgrad.cli import fork as command
         from pairgrad.cli.streams import Streams
         from pairgrad.cli.train import seeds_of
-        from pairgrad.experiments.forks import Plan
+        from pairgrad.experiments.forks import PROBES, Plan
 
         _known_realizations(branch, "--branch")
         seeds_of(None if seed is None else [seed])
@@ -447,7 +449,7 @@ def fork(
             step=step,
             settings=tuple(set_ or ()),
             seed=seed,
-            plan=Plan(updates, probes, command.branches_of(branch)),
+            plan=Plan(updates, min(PROBES, updates + 1) if probes is None else probes, command.branches_of(branch)),
             second=second,
             output=output,
             data_root=data_root,

@@ -21,9 +21,10 @@ def run(output: Path, records: Path | None = None, show: bool = False) -> None:
     """Make every table and figure and write them as one page, index.html in `output`."""
     pyplot()  # what is missing is said before anything is computed
     templates()
+    known = Records(records)
     prepare(output)
     console = Console(highlight=False)
-    items = collected(TABLES, FIGURES, Records(records), lambda name, steps: progress(console, name, steps))
+    items = collected(TABLES, FIGURES, known, lambda name, steps: progress(console, name, steps))
     path = write_atomically(output / "index.html", render(items))
     absent = sum(item.made == "not run" for item in items)
     console.print(Text(f"Written to {path}: {len(items)} tables and figures, of which {absent} are not run"), soft_wrap=True)

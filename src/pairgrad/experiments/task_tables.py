@@ -65,7 +65,7 @@ def _table(records: Records, name: str, label: str, metrics: Sequence[str]) -> T
     measured = f"Of the {len(SETTINGS) * len(TASK_REALIZATIONS)} cells of a metric, {done} were run here." if done else "None was run here."
     return Table(
         name=name,
-        title="Classification and detection after complete training",
+        title=f"Classification and detection after complete training{', with FPR95' if 'fpr95' in metrics else ''}",
         caption=(
             f"Percent, mean ± standard deviation over runs: published, and ours with the recipes as they are (ResNet18 or ResNet50, 100 epochs). {measured}"
         ),

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 from pairgrad.experiments.not_run import NotRun
+from pairgrad.experiments.paper_items import item_of
 from pairgrad.experiments.table import Cell, Table
 from pairgrad.ground.files import write_atomically
 
@@ -30,7 +31,7 @@ def to_csv(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """Title, caption, the shown columns, checks and notes."""
-    lines = [f"# {table.title}", "", f"{table.caption} In the paper: `{table.label}`.", ""]
+    lines = [f"# {table.title}", "", f"{table.caption} {_in_the_paper(table)}", ""]
     lines.append(_line([column.heading for column in table.shown]))
     lines.append(_line([_rule(table, column.key) for column in table.shown]))
     lines += [_line([column.text(row[column.key]) for column in table.shown]) for row in table.rows]
@@ -40,8 +41,16 @@ def to_markdown(table: Table) -> str:
 def to_caption(table: Table) -> str:
     """The page of a figure drawn from the table: the picture, what it shows, and where its data are."""
     picture = f"![{table.title}]({table.name}.png)"
-    caption = f"**{table.title}.** {table.caption} In the paper: `{table.label}`. Data: [{table.name}.csv]({table.name}.csv)."
+    caption = f"**{table.title}.** {table.caption} {_in_the_paper(table)} Data: [{table.name}.csv]({table.name}.csv)."
     return "\n".join([picture, "", caption, *_remarks(table)]) + "\n"
+
+
+def _in_the_paper(table: Table) -> str:
+    """Where it stands there, and what is shown there."""
+    item = item_of(table.name)
+    return f"In the paper: `{table.label}`." + (
+        f" What it shows there: {item.shows[0].lower()}{item.shows[1:]}" if item is not None else ""
+    )
 
 
 def _remarks(table: Table) -> list[str]:

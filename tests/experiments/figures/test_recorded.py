@@ -75,7 +75,17 @@ def test_trajectory_draws_both_starts(plt: Any, tables: dict[str, Table]) -> Non
     assert list(thick[0].get_ydata()) == [line["parameter"] for line in wanted]
     assert list(thick[1].get_ydata()) == [line["feature"] for line in wanted]
     legend = [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
-    assert legend == ["consistent", "arfr", "paired", "arfr from consistent", "parameters", "features"]
+    assert legend == ["paired", "arfr", "consistent", "control: arfr from consistent", "parameters", "features"]
+
+
+def test_trajectory_draws_curves_that_coincide_once(plt: Any, tables: dict[str, Table]) -> None:
+    table = tables["patt-trajectory"]
+    arfr = {(row["start"], row["step"]): row for row in table.rows if row["branch"] == "arfr"}
+    same = tuple({**arfr[row["start"], row["step"]], "branch": "paired"} if row["branch"] == "paired" else row for row in table.rows)
+    figure = drawn(plt, replace(table, rows=same))
+    legend = [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
+    assert legend == ["arfr = paired (one curve)", "consistent", "control: arfr from consistent", "parameters", "features"]
+    assert not [line for line in figure.axes[1].lines if line.get_color() == style.PURPLE]
 
 
 def test_trajectory_of_one_start_and_a_probe_that_differs(plt: Any, tmp_path: Path) -> None:
@@ -114,7 +124,8 @@ def test_field_draws_sixty_four_arrows_on_one_scale(plt: Any, tables: dict[str, 
 def test_field_contours_are_not_transposed(plt: Any, tables: dict[str, Table]) -> None:
     """The bowl of the fake is least at (0.8, -0.5), and its contours are closed around there."""
     figure = drawn(plt, tables["patt-measured-field"])
-    inner = next(path for path in figure.axes[0].collections[0].get_paths() if len(path.vertices) > 0)
+    lines = next(each for each in figure.axes[0].collections if hasattr(each, "levels"))
+    inner = next(path for path in lines.get_paths() if len(path.vertices) > 0)
     x, y = inner.vertices.T
     assert (x.mean(), y.mean()) == pytest.approx((0.8, -0.5), abs=0.1)
 

@@ -13,6 +13,7 @@ from pairgrad.experiments.table import Cell, Check, Column, Row, Table
 _TITLE = "Forks of a PATT run: local gaps and what becomes of them"
 CONTROL = "arfr from consistent"  # two coherent branches, which differ in the finite start of the recurrence alone
 LABEL = "fig:patt-trajectory"
+_SHOWN = (1, 2, 5, 10, 20)  # updates after which the control is told, besides the last
 
 
 def fork_summary(records: Records) -> Table:
@@ -89,14 +90,17 @@ def control_note(found: dict[str, Record]) -> tuple[str, ...]:
     texts = []
     for start, record in found.items():
         for name, lines in controls(record).items():
-            if not any(line["parameter"] for line in lines):
-                texts.append(f'{start} start, "{name}": equal in every bit after each of {lines[-1]["step"]} updates')
-            elif name == CONTROL:
-                own = [line for line in record.of("distance") if line["branch"] == "consistent" and line["step"] > 0]
-                lines = [line for line in lines if line["step"] > 0]
+            if equal(lines):
                 texts.append(
-                    f'{start} start, "consistent from original" and "{name}": {own[0]["parameter"]:.1e} and {lines[0]["parameter"]:.1e} after the '
-                    f"first update, {own[-1]['parameter']:.3f} and {lines[-1]['parameter']:.3f} in the end"
+                    f'{start} start, "{name}": equal in every bit wherever measured, {len(lines)} times, last after {lines[-1]["step"]} updates'
+                )
+            elif name == CONTROL:
+                own = {line["step"]: line["parameter"] for line in record.of("distance") if line["branch"] == "consistent"}
+                pairs = [(line["step"], own[line["step"]], line["parameter"]) for line in lines if line["step"] > 0 and line["step"] in own]
+                shown = [pair for pair in pairs if pair[0] in _SHOWN or pair is pairs[-1]]
+                texts.append(
+                    f'{start} start, "consistent from original" and "{name}": '
+                    + ", ".join(f"{mine:.2g} and {theirs:.2g} after {step}{_times(mine, theirs)}" for step, mine, theirs in shown)
                 )
     if not texts:
         return ()
@@ -105,6 +109,15 @@ def control_note(found: dict[str, Record]) -> tuple[str, ...]:
         "feature gap in the table), and what becomes of that is measured beside it: what a distance says about the backward rule, it says where it is "
         f"larger than the control. Distances of parameters: {'; '.join(texts)}.",
     )
+
+
+def _times(mine: float, theirs: float) -> str:
+    return f" ({mine / theirs:.3g} times)" if theirs else ""
+
+
+def equal(lines: list[Line]) -> bool:
+    """Whether nothing that was measured between two branches differs."""
+    return not any(line["parameter"] or line["feature"] for line in lines)
 
 
 def _row(start: str, record: Record, branch: str) -> Row:
@@ -149,7 +162,7 @@ def _median(probes: list[Line], key: str) -> float:
 
 def _losses(record: Record, branch: str) -> dict[str, Cell]:
     """Mean total loss of the last tenth of the updates, of the branch and of the original one."""
-    late = [line for line in record.of("loss") if line["step"] > 0.9 * record.facts["updates"]]
+    late = [line for line in record.lines if line["kind"] == "loss" and line["step"] > 0.9 * record.facts["updates"]]
     means = {}
     for key, name in (("loss", branch), ("original_loss", "original")):
         totals = [line["total"] for line in late if line["branch"] == name]

@@ -82,7 +82,7 @@ def draw_into(axes: Any, conditions: Sequence[Row]) -> None:
     """The rows of `data` as a panel, without title and legend."""
     nu_captured = CAPTURED_DIMENSION / 2 - 1
     low, high = (ratio * nu_captured for ratio in CAPTURED_RANGE)
-    axes.axvspan(low, high, color=GREY, lw=3, label=r"captured query radii ($\nu = 255$)")
+    axes.axvspan(low, high, color=GREY, lw=3, label=r"query radii that the paper captured ($\nu = 255$)")
     for nu in ORDERS:
         colour, marker, floor_size = _STYLES[nu]
         rows = [row for row in conditions if row["nu"] == nu]

@@ -42,7 +42,9 @@ def read(records: Records) -> Table:
         caption=(
             f"{name}, {epochs} epochs, seed {', '.join(map(str, seeds))}. Above: mean training loss and its vMF term. Below: accuracy on test images, of all "
             "classes and of those with few training images; and the coherence defect of the vMF term's backward, as the monitor found it during training. "
-            "It marks at the foot of the axis what it found coherent." + (f" Not finished: {', '.join(unfinished)}." if unfinished else "")
+            "It marks at the foot of the axis what it found coherent; it looks as often as asked while that takes 2 % of the training time at most, so "
+            "that functions that take long to replay are looked at less often. Where one curve is seen for all realizations, they lie on one another."
+            + (f" Not finished: {', '.join(unfinished)}." if unfinished else "")
         ),
         label=LABEL,
         columns=(

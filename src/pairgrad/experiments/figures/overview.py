@@ -135,7 +135,7 @@ def _draw_descent(axes: Any, loss: list[Row], descent: list[Row]) -> None:
     top = max(number(row, "loss") for row in loss)
     for name, colour, marker, words, place, align in (
         ("consistent", BLUE, "s", "derivative of\nthis curve:\nends in the valley", (1, 0.22), "center"),
-        ("original", VERMILION, "o", "clipped ratio:\nends beside it", (3.5, 0.02), "left"),
+        ("original", VERMILION, "o", "clipped ratio: ends\nbeside the valley", (3.5, 0.02), "left"),
     ):
         rows = [row for row in descent if row["branch"] == name]
         axes.plot(*_points(rows, "loss"), marker, color=colour, ms=4.5, alpha=0.75)

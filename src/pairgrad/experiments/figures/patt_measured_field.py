@@ -17,6 +17,8 @@ _TITLE = "The update field of a captured PATT state"
 _LABEL = published.FIELD_MISMATCH.label
 _FIELDS = ("consistent_1", "consistent_2", "supplied_1", "supplied_2")
 _FIRST, _STRIDE = 2, 3  # of the arrows: 8 of 25 points per side, none on the border
+_LEVELS = (1e-9, 1e-6, 1e-3, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 6.0, 9.0, 12.0, 20.0, 30.0)  # of the loss, as far as it has them,
+_WIDE = 30.0  # where its largest value is this many times its least
 FLOOR = 1e-16  # of 1 - cos, which rounding may leave at zero
 
 
@@ -27,17 +29,19 @@ def read(records: Records) -> Table:
     middle = 100 * median(line["mismatch"] for line in points)
     first, second = facts["explained"]
     size = facts["size"]
+    extent = max(abs(line["x"]) for line in points)
     return Table(
         name="patt-measured-field",
         title=_TITLE,
         caption=(
             f"One query ({short(record)}; step {facts['step']}, view {facts['view']}, label {facts['label']}) is moved over a {size} x {size} "
-            f"slice along the two principal directions of the features ({first:.0%} and {second:.0%} of their variance), the class states "
-            "fixed. Contours: the loss, the same in every bit for both. (a) Minus the gradient of the finite forward; (b) minus the "
-            f"supplied one, on the same scales; (c) their difference times {published.FIELD_MAGNIFIED}; {_arrows(size)} interior arrows "
-            f"each. (d, e) Cumulative distributions over all {len(points)} pairs of projected gradients of |difference| / |gradient of "
-            "the finite forward| and of 1 - cos of the angle between them. The paper shows mainly a distortion of length, median "
-            f"{published.FIELD_MISMATCH.text} %; ours has median {middle:.4f} %."
+            f"slice along the two principal directions of the features ({first:.0%} and {second:.0%} of their variance), up to {extent:.2f} to each side in "
+            "the unit of the features, which is three standard deviations along the first, the class states fixed. Contours: the loss, the same in every bit "
+            "for both; where no arrow can be seen the query is classified well, and the gradient is of the size of the small loss. (a) Minus the "
+            "gradient of the finite forward; (b) minus the supplied one, on the same scales; (c) their difference times "
+            f"{published.FIELD_MAGNIFIED}; {_arrows(size)} interior arrows each. (d, e) Cumulative distributions over all {len(points)} pairs of projected "
+            "gradients of |difference| / |gradient of the finite forward| and of 1 - cos of the angle between them. The paper shows mainly a distortion of "
+            f"length, median {published.FIELD_MISMATCH.text} %; ours has median {middle:.4f} %."
         ),
         label=_LABEL,
         columns=(
@@ -92,8 +96,8 @@ def draw(plt: Any, table: Table) -> Any:
     ):
         _contours(axes, table)
         _quiver(axes, table, sign, factor, colour)
-        axes.set(title=title, xlabel="along the first direction", aspect="equal")
-    panels[0].set_ylabel("along the second direction")
+        axes.set(title=title, xlabel="first direction [units of the features]", aspect="equal")
+    panels[0].set_ylabel("second direction [units of the features]")
     panels[1].text(
         0.5, -0.19, "contours: the loss; same contours and arrow scale in all three", transform=panels[1].transAxes, ha="center", fontsize=9
     )
@@ -107,8 +111,15 @@ def draw(plt: Any, table: Table) -> Any:
 def _contours(axes: Any, table: Table) -> None:
     size = 1 + int(max(table.numbers("i")))
     x, y, loss = (_plane(table, key, size) for key in ("x", "y", "loss"))
-    lines = axes.contour(x, y, loss, levels=10, colors=GREY, linewidths=0.9)
-    axes.clabel(lines, lines.levels[::2], fontsize=7.5, fmt="%.3g")
+    low, high = min(map(min, loss)), max(map(max, loss))
+    levels = [level for level in _LEVELS if low < level < high] if high > _WIDE * low else 10
+    lines = axes.contour(x, y, loss, levels=levels, colors=GREY, linewidths=0.9)
+    for text in axes.clabel(lines, fontsize=7.5, fmt=_short_level, zorder=5):
+        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+
+
+def _short_level(level: float) -> str:
+    return f"{level:g}" if level >= 0.1 else f"{level:.0e}".replace("e-0", "e-")
 
 
 def _plane(table: Table, key: str, size: int) -> list[list[float]]:
@@ -137,7 +148,7 @@ def _mismatch(axes: Any, table: Table) -> None:
     axes.axvline(middle, color=BLACK, lw=1.2, label=f"median {middle:.4f} %")
     axes.axvline(float(published.FIELD_MISMATCH), color=BLUE, ls="--", lw=1.2, label=f"published median {published.FIELD_MISMATCH.text} %")
     axes.ticklabel_format(useOffset=False)
-    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="x", nbins=8)
     axes.set(xlabel="relative mismatch [%]", ylabel="share of points at or below", title="(d) Relative mismatch", ylim=(0, 1.02))
     axes.legend(loc="center left")
 

@@ -17,11 +17,12 @@ _TITLE = "Equal losses, other gradients, other trajectories"
 _PROBE = ("feature_gap", "parameter_gap", "feature_residual", "parameter_residual", "scores_equal", "loss_equal")
 _DISTANCE = ("parameter_distance", "feature_distance", "feature_cosine")
 _STARTS = {"random": "Random start", "trained": "Trained start"}
+_APART = 0.05  # marks of a curve, in diagonals of the panel
 _BRANCHES: dict[str, dict[str, Any]] = {
     CONTROL: {"color": GREY, "lw": 2.2},
-    "paired": {"color": PURPLE, "lw": 1.0},
-    "arfr": {"color": GREEN, "lw": 1.0},
     "consistent": {"color": VERMILION, "lw": 2.2},
+    "arfr": {"color": GREEN, "lw": 0.8, "marker": "o", "ms": 5, "mfc": "none", "markevery": _APART},
+    "paired": {"color": PURPLE, "lw": 0.8, "marker": "s", "ms": 5, "mfc": "none", "markevery": _APART},
 }
 
 
@@ -42,9 +43,10 @@ def read(records: Records) -> Table:
             "state. Left, as in the paper: gaps between the supplied gradient and the consistent one at shared states, where scores and losses are equal in "
             "every bit, with respect to the features (vMF loss) and to all parameters (total loss); hollow: what the best overall factor "
             "leaves. Right: distances from the original branch after separate updates, over its length, of the parameters and of features of fixed "
-            'images; thick "consistent", which differs in its backward alone, thin "arfr" and "paired", which replace value and slope '
+            'images; thick "consistent", which differs in its backward alone, thin with marks "arfr" and "paired", which replace value and slope '
             "together; grey, as a control, how far apart two coherent branches are, whose gradients differ far less. Both axes are logarithmic on the right. "
-            f'Distances of "consistent" in the end: {distances}. The paper prints no distances and speaks of substantial separation.'
+            f'Distances of "consistent" in the end: {distances}; the learning rate falls on the way, and with it what an update can add. The paper prints no '
+            "distances and speaks of substantial separation."
         ),
         label=LABEL,
         columns=(
@@ -99,7 +101,7 @@ def draw(plt: Any, table: Table) -> Any:
     handles, labels = panels[-1][0].get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda at: "parameters" in labels[at])  # a column of features, one of parameters
     _below(panels[-1][0], [handles[at] for at in order])
-    _legend(panels[-1][1], _ordered(table.rows))
+    _legend(panels[-1][1], _ordered(table.rows), _coinciding(table.rows))
     open_axes(*panels.flat)
     return figure
 
@@ -130,18 +132,36 @@ def _distances(axes: Any, rows: list[Row]) -> None:
 
 
 def _ordered(rows: Iterable[Row]) -> list[str]:
-    """The branches that there are, the consistent one last, on top of the others."""
+    """The branches that there are, in the order in which they are drawn over one another; of those that coincide, the first."""
+    rows = list(rows)
     found = {str(row["branch"]) for row in rows if row["branch"] is not None and row["parameter_distance"]}
+    found -= {name for others in _coinciding(rows).values() for name in others}
     return [*sorted(found - set(_BRANCHES)), *(name for name in _BRANCHES if name in found)]
+
+
+def _coinciding(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """The branches whose distances are those of another at every place, by that other."""
+    curves: dict[tuple[tuple[Cell, ...], ...], list[str]] = {}
+    by_branch: dict[str, list[tuple[Cell, ...]]] = {}
+    for row in rows:
+        if row["part"] == "distance":
+            by_branch.setdefault(str(row["branch"]), []).append((row["start"], row["step"], *(row[key] for key in _DISTANCE)))
+    for name in sorted(by_branch, key=lambda name: list(_BRANCHES).index(name) if name in _BRANCHES else -1):
+        curves.setdefault(tuple(by_branch[name]), []).append(name)
+    return {first: others for first, *others in curves.values() if others}
 
 
 def _style(branch: str) -> dict[str, Any]:
     return _BRANCHES.get(branch, {"color": BLACK, "lw": 1.0})
 
 
-def _legend(axes: Any, branches: list[str]) -> None:
+def _legend(axes: Any, branches: list[str], coinciding: dict[str, list[str]]) -> None:
     """Colours for branches and line styles for what is measured."""
-    handles = [axes.plot([], [], label=name, **_style(name))[0] for name in reversed(branches)]
+    handles = []
+    for name in reversed(branches):
+        others = coinciding.get(name, [])
+        label = f"control: {name}" if name == CONTROL else " = ".join([name, *others]) + (" (one curve)" if others else "")
+        handles.append(axes.plot([], [], label=label, **_style(name))[0])
     handles += [axes.plot([], [], color=BLACK, ls=line, label=name)[0] for name, line in (("parameters", "-"), ("features", "--"))]
     _below(axes, handles)
 

@@ -1,8 +1,8 @@
 """Causal forks: one start, one branch per realization, the same augmented tensors at every update (app:intervention-protocol, fig:patt-trajectory)."""
 
-from pairgrad.experiments.forks.fork import Fork, ForkDirectory, Outcome, Plan
+from pairgrad.experiments.forks.fork import PROBES, Fork, ForkDirectory, Outcome, Plan
 from pairgrad.experiments.forks.probing import probe
 from pairgrad.experiments.forks.record import fork_record
 from pairgrad.experiments.forks.start import Start, random_start, trained_start
 
-__all__ = ["Fork", "ForkDirectory", "Outcome", "Plan", "Start", "fork_record", "probe", "random_start", "trained_start"]
+__all__ = ["PROBES", "Fork", "ForkDirectory", "Outcome", "Plan", "Start", "fork_record", "probe", "random_start", "trained_start"]

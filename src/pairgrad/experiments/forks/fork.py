@@ -185,7 +185,7 @@ class Fork:
             restore_random_state(chance)
             updates[name] = trainer.update(batch)
         self.step += 1
-        if self.step % LOSS_EVERY == 0:
+        if self.step % LOSS_EVERY == 0 or self.step == self.plan.updates:
             for name, update in updates.items():
                 measures = update.read()
                 directory.record.write(

@@ -20,7 +20,8 @@ from pairgrad.experiments.writers import is_words
 HERE = Path(__file__).with_name("templates")
 CLAIMS = (
     "The paper says that the loss which a program reports and the gradient which it hands to the optimizer can belong to two different functions: in two "
-    "published systems for learning on spheres, equal scores and equal losses came with unequal gradients, and training took another way.",
+    "published systems for learning on spheres, equal scores and equal losses came with unequal gradients, and in one of them training is shown to take "
+    "another way.",
     "Its remedy, AR/FR, is one formula for the potential whose derivative is the slope that is supplied; its error stays below nu^-3 at every concentration, "
     "where nu is half the dimension less one, so that it falls as the dimension grows, and the cost of a call does not grow with it.",
 )
