@@ -41,7 +41,7 @@ def test_two_forks_and_their_records(forks):
 
 
 def test_a_short_fork_has_fewer_probes(tmp_path):
-    result = invoke("fork", "digits-lt", *SMALL, "--updates", "1", "--no-second", "--branch", "original", "--output", str(tmp_path), "-q")
+    result = invoke("fork", "digits-lt", *SMALL, "--updates", "1", "--no-second", *PLAN[4:], "--output", str(tmp_path), "-q")
     assert result.exit_code == 0, result.output
     assert len(read(tmp_path / f"{NAME}-random.jsonl").of("probe")) == 2
 
