@@ -508,8 +508,6 @@ def test_what_is_refused_at_the_door() -> None:
         distribute(nn.Linear(2, 2))
     with pytest.raises(ValueError, match="distributed already"):
         distribute(distribute(loss_of()))
-    with pytest.raises(ValueError, match="call set_prior"):
-        distribute(pg.ProCoLoss(4, 3, device="meta", class_counts=[1.0] * 4))
     with pytest.raises(ValueError, match=r"sample must be a number of classes per rank .* got 1\.5"):
         distribute(loss_of(), sample=1.5)
     with pytest.raises(ValueError, match="exchange must be one of"):

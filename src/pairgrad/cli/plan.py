@@ -27,6 +27,10 @@ _CLOSE = 1.01  # a prediction is no better than this
 _MEASURED_ROWS = 256  # samples times views of a measurement, at most: more take as long per score
 
 
+_MOST = 10**15  # classes, samples, ranks: whatever is counted
+_EXTREME = Fraction(10) ** 30  # of rates and times, and the inverse
+
+
 class WrongOption(ValueError):
     """An option that cannot be used; the message names it, what was expected, what came and what to do."""
 
@@ -91,6 +95,8 @@ def number(option: str, text: str, *, example: str = "1e7") -> Fraction:
 def whole(option: str, text: str, least: int = 1) -> int:
     """An integer of at least `least`."""
     value = number(option, text)
+    if value > _MOST:
+        raise WrongOption(f"{option} must be at most {_MOST:.0e}, got {text!r}: there is nothing that large to plan for")
     if value.denominator != 1 or value < least:
         raise WrongOption(f"{option} must be a whole number, {least} or more, got {text!r}: write e.g. 1000, 10k or 1e7")
     return int(value)
@@ -134,6 +140,10 @@ def _quantity(option: str, text: str | None, default: float, unit: str, example:
     value = number(option, text, example=example)
     if value < 0 or (value == 0 and not zero):
         raise WrongOption(f"{option} must be {'0 or more' if zero else 'more than 0'}, in {unit}, got {text!r}: write e.g. {example}")
+    if value and not 1 / _EXTREME <= value <= _EXTREME:
+        raise WrongOption(
+            f"{option} must be between {float(1 / _EXTREME):.0e} and {float(_EXTREME):.0e} {unit}, got {text!r}: write e.g. {example}"
+        )
     return float(value)
 
 

@@ -33,6 +33,8 @@ from pairgrad.sphere.bank import ClassBank, Touched
 from pairgrad.sphere.inputs import checked_batch
 from pairgrad.sphere.statistics import Batch, Statistics, gathered
 
+_BLOCK = 4096  # rows that are looked at at once
+
 
 class Exchanged(NamedTuple):
     """What all ranks that hold the same classes know of a batch."""
@@ -55,11 +57,20 @@ class DistributedClassBank(ClassBank):
         static: batch sizes never change: they are compared at the first update and not asked for again, so that nothing waits for the device. Every sample is
             then a row of the exchange.
         seed: of the initial directions of unseen classes, equal on all ranks; None: agreed on. A class has the same direction in every layout.
+        facts: further settings that the ranks compare before anything is drawn.
         **options: of `ClassBank`.
     """
 
     def __init__(
-        self, layout: Layout, dim: int, *, exchange: str = "auto", static: bool = False, seed: int | None = None, **options: Any
+        self,
+        layout: Layout,
+        dim: int,
+        *,
+        exchange: str = "auto",
+        static: bool = False,
+        seed: int | None = None,
+        facts: dict[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         if "generator" in options:
             raise TypeError("generator cannot be given to a bank of several ranks, which must draw alike: give seed, or nothing")
@@ -70,11 +81,10 @@ class DistributedClassBank(ClassBank):
         self._kept: list[tuple[torch.Tensor, ...]] = []
         self._given_seed = seed
         self._generator: torch.Generator | None = None
+        self.exchange = one_of("exchange", exchange, EXCHANGES)
+        self._to_compare: dict[str, Any] | None = {"static": bool(static), "seed": seed, **(facts or {})}
         super().__init__(layout.rows, dim, **options)
         self.meeting = Meeting(layout, self.dim, self.sums.dtype, static=static)
-        self.exchange = one_of("exchange", exchange, EXCHANGES)
-        for group in (layout.classes, layout.data):
-            group.agree("settings", self._facts(), self.sums.device)
         if layout.classes.size > 1:
             self._mesh = mesh_of(layout, self.sums.device.type)
             self.register_state_dict_post_hook(DistributedClassBank._saved)
@@ -95,8 +105,12 @@ class DistributedClassBank(ClassBank):
             "memory": self.memory,
             "decay": self.decay,
             "exchange": self.exchange,
-            "static": self.meeting.static,
         }
+
+    @property
+    def whole(self) -> bool:
+        """Whether all classes are held here."""
+        return self.layout.classes.size == 1
 
     # Updates ------------------------------------------------------------------------------------------------------------
 
@@ -116,6 +130,8 @@ class DistributedClassBank(ClassBank):
 
     def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
         """`ClassBank.absorb` of the samples of a class group (see `Meeting.together`), and, through the exchange, of all others."""
+        if self.layout.ranks == 1:
+            return super().absorb(views, labels)
         if self._held_back is not None and self.layout.data.size > 1:
             raise RuntimeError(
                 "the bank holds back its updates inside no_sync(): update it outside, or score with a loss that was distributed"
@@ -162,14 +178,18 @@ class DistributedClassBank(ClassBank):
         """Inside, batches are held back on their rank: the bank stays as it is, and the next update outside takes them in first, in one exchange.
 
         For gradient accumulation with a slow network; all ranks must hold back alike. With one data-parallel rank there is nothing to hold back. What is held
-        back counts as one occurrence of its classes (`decay`), is not part of `state_dict`, and belongs to the epoch in which it is taken in.
+        back counts as one occurrence of its classes (`decay`), is not part of `state_dict`, and belongs to the epoch in which it is taken in; `reset` and
+        loading a state drop it.
         """
-        before, self._held_back = self._held_back, [] if self._held_back is None else self._held_back
+        if self._held_back is not None:  # inside another
+            yield
+            return
+        self._held_back = []
         try:
             yield
         finally:
-            self._kept.extend(self._held_back or [])
-            self._held_back = before
+            self._kept.extend(self._held_back)
+            self._held_back = None
 
     def check_undisturbed(self) -> None:
         """A ValueError if something else wrote to the rows since the last step, where ranks hold different ones.
@@ -209,7 +229,10 @@ class DistributedClassBank(ClassBank):
         found = self._exchanged(gathered(totals[None], labels, multiplicity), 0, 0)
         self._kept.clear()  # not before: where a rank refuses its batch, all of them keep what they held back
         assert found.batch is not None
-        self.absorb_batch(found.batch)
+        try:
+            self.absorb_batch(found.batch)
+        except ValueError as error:
+            raise ValueError(f"{error}. These samples were held back by no_sync(), and are dropped") from error
 
     def _gathers(self, views: int, rows: int, dtype: torch.dtype) -> bool:
         way = statistics_exchange(
@@ -267,6 +290,14 @@ class DistributedClassBank(ClassBank):
 
     # The beginning ------------------------------------------------------------------------------------------------------
 
+    def reset(self, *, generator: torch.Generator | None = None) -> None:
+        """`ClassBank.reset`, of what was held back too."""
+        if self._to_compare is not None:  # while it is made, and before anything is drawn together
+            self.layout.agree("settings", {**self._facts(), **self._to_compare}, self.sums.device)
+            self._to_compare = None
+        self._kept.clear()
+        super().reset(generator=generator)
+
     def _reset(self, statistics: Statistics, generator: torch.Generator | None) -> None:
         if generator is None and self.unseen == "random" and statistics.high.device.type != "meta":
             generator = self._agreed_generator()
@@ -302,6 +333,10 @@ class DistributedClassBank(ClassBank):
             if prefix + name in state:
                 state[prefix + name] = part(state[prefix + name], prefix + name, module.layout)
 
+    def _load_from_state_dict(self, *arguments: Any, **named: Any) -> None:
+        super()._load_from_state_dict(*arguments, **named)
+        self._kept.clear()
+
     def _rows(self) -> list[str]:
         return [name for name in self._buffers if name not in self._non_persistent_buffers_set]
 
@@ -315,11 +350,13 @@ class DistributedClassBank(ClassBank):
 
 
 def _mark(tensor: torch.Tensor) -> int:
-    """A number that another bit anywhere changes: the bits of each row added up, with another odd factor for each."""
-    bits = (
-        tensor.contiguous().view(torch.int64 if tensor.element_size() == 8 else torch.int32).view(len(tensor), -1).sum(1, dtype=torch.int64)
-    )
-    return int((bits * (2 * torch.arange(len(bits), device=bits.device) + 1)).sum())
+    """A number that another bit anywhere changes, and other places of the same numbers: their bits added up, with another odd factor for each."""
+    bits = tensor.contiguous().view(torch.int64 if tensor.element_size() == 8 else torch.int32).view(len(tensor), -1)
+    place, mark = 2 * torch.arange(bits.shape[1], device=bits.device) + 1, 0
+    for start in range(0, len(bits), _BLOCK):  # no copy of a large bank
+        rows = (bits[start : start + _BLOCK].long() * place).sum(1)
+        mark += int((rows * (2 * torch.arange(start, start + len(rows), device=rows.device) + 1)).sum())
+    return (mark + 2**63) % 2**64 - 2**63
 
 
 def _packed(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,6 @@ Group = Any  # a ProcessGroup, a DeviceMesh with one dimension, or None for a si
 # torch 2.13 renames these; the old names warn
 _gather = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
 _scatter = getattr(dist, "reduce_scatter_single", None) or getattr(dist, "reduce_scatter_tensor", None)
-_FACTS = 1024  # bytes of JSON in which ranks compare their settings
 
 
 class Communicator:
@@ -137,26 +135,6 @@ class Communicator:
                     raise RankError(
                         f"{name} must be the same on all ranks of the group {self.name!r}: rank {rank} has {row[place]}, rank {self.ranks[0]} has "
                         f"{values[0][place]} (found in '{self.name}: {what}', before anything changed)",
-                        f"{self.name}: {what}",
-                        (rank,),
-                    )
-
-    def agree(self, what: str, facts: dict[str, Any], device: torch.device) -> None:
-        """Compare settings over the ranks; a `RankError` names the rank and the setting that differs."""
-        if self.size == 1:
-            return
-        text = json.dumps(facts, sort_keys=True, default=str).encode()
-        if len(text) > _FACTS:
-            raise ValueError(f"facts must fit in {_FACTS} bytes, got {len(text)}")
-        padded = torch.tensor(list(text.ljust(_FACTS)), dtype=torch.uint8, device=device)
-        rows = self.gather(what, padded).view(self.size, _FACTS).cpu()
-        theirs = [json.loads(bytes(row.tolist()).decode()) for row in rows]
-        for rank, other in zip(self.ranks, theirs, strict=True):
-            for key in sorted({*theirs[0], *other}):
-                if other.get(key) != theirs[0].get(key):
-                    raise RankError(
-                        f"{key} must be the same on all ranks of the group {self.name!r}: rank {rank} has {other.get(key)!r}, rank {self.ranks[0]} has "
-                        f"{theirs[0].get(key)!r}",
                         f"{self.name}: {what}",
                         (rank,),
                     )

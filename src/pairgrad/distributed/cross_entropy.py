@@ -15,7 +15,7 @@ from pairgrad.distributed.meeting import Meeting, Samples, number_of
 from pairgrad.distributed.scoring import Shard, combined, label_of_shard, no_second_derivative, own_gradient
 from pairgrad.ground.checks import describe
 from pairgrad.losses import fused
-from pairgrad.losses.cross_entropy import Job, Targets, checked_per_class, longest, spread, weighted
+from pairgrad.losses.cross_entropy import Job, Targets, checked_per_class, is_transformed, longest, spread, weighted
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import check_temperature, full_precision, resolve, working_dtype
 from pairgrad.losses.views import sums_over_classes
@@ -42,6 +42,7 @@ class ShardedClassState(ClassState):
                 f"{layout.num_classes}), got {describe(mean_direction)}"
             )
         self.layout = layout
+        self.whole = layout.classes.size == 1
         dtype = mean_direction.dtype if mean_direction.dtype == torch.float64 else torch.float32
         self.meeting = Meeting(layout, self.dim, dtype, static=static)
 
@@ -105,6 +106,11 @@ def vmf_cross_entropy(
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing!r}")
         pot = resolve(realization, state.dim)
         features = checked_features(features, state.dim, classes.rows, validate=validate)
+        if is_transformed(features):
+            raise RuntimeError(
+                "torch.func and forward-mode differentiation are not available where several ranks hold the classes: use backward, or "
+                "pairgrad.vmf_cross_entropy in one process"
+            )
         if features.dim() != 2:
             raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
         labels = checked_labels(labels, len(features), layout.num_classes, classes.rows, validate=validate, ignore_index=ignore_index)
@@ -153,7 +159,9 @@ def vmf_cross_entropy(
         copies = layout.classes.size if layout.inputs == "replicated" else 1
         if needed or learned:
             # rows of classes are averaged over the replicas that hold them, not over the ranks that share the classes out
-            owners = layout.classes.size if averaged and reduction == "mean" and copies == 1 else 1
+            owners = 1.0
+            if reduction == "mean":
+                owners = (layout.classes.size / copies) if averaged else 1 / copies
             again = (
                 _StateGradients(Job(pot, local, dtype, True), plan, samples, classes, temperature, shard, result, layout, owners)
                 if learned
@@ -220,7 +228,7 @@ class _StateGradients:
         shard: Shard,
         result: fused.Result,
         layout: Layout,
-        owners: int,
+        owners: float,
     ) -> None:
         self.owners = owners
         self.job, self.plan, self.samples, self.classes, self.layout = job, plan, samples, classes, layout

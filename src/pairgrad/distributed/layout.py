@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from pairgrad.distributed.collectives import INPUTS
 from pairgrad.distributed.communicator import Communicator, Group
+from pairgrad.distributed.watch import RankError
 from pairgrad.ground.checks import integer_at_least, one_of
+
+_FACTS = 4096  # bytes of the settings that are compared
+_REFUSED = "refused"
 
 
 def shard(num_classes: int, ranks: int, rank: int) -> tuple[int, int]:
@@ -48,6 +57,7 @@ class Layout:
                 f"{self.num_classes} classes in shards of {-(-self.num_classes // self.classes.size)} leave the last of {self.classes.size} ranks without any: "
                 "share them out over fewer ranks"
             )
+        self._compared = False
         shared = set(self.data.ranks) & set(self.classes.ranks)
         if self.data.size > 1 and self.classes.size > 1 and shared != {dist.get_rank()}:
             raise ValueError(
@@ -66,6 +76,48 @@ class Layout:
 
     def facts(self) -> dict[str, Any]:
         return {"num_classes": self.num_classes, "data": self.data.size, "classes": self.classes.size, "inputs": self.inputs}
+
+    # Agreement ----------------------------------------------------------------------------------------------------------
+
+    def agree(self, what: str, facts: dict[str, Any], device: torch.device) -> None:
+        """Compare settings over the ranks of both dimensions; on all of them a `RankError` names the rank and the setting that differs."""
+        self._compared = True
+        if self.ranks == 1:
+            return
+        rank = dist.get_rank()
+        text = json.dumps([rank, facts], sort_keys=True, default=str).encode()
+        if len(text) > _FACTS:
+            raise ValueError(f"facts must fit in {_FACTS} bytes, got {len(text)}")
+        rows = torch.tensor(list(text.ljust(_FACTS)), dtype=torch.uint8, device=device)
+        for group in (self.classes, self.data):  # what a class group found goes on to the others: where two differ, all know
+            rows = group.gather(what, rows)
+        found = [json.loads(row.numpy().tobytes()) for row in rows.view(-1, _FACTS).cpu()]
+        (first, wanted), *others = sorted(found, key=lambda row: row[0])
+        call = f"{(self.classes if self.data.size == 1 else self.data).name}: {what}"
+        for other, given in [(first, wanted), *others]:
+            if _REFUSED in given and other != rank:
+                raise RankError(f"rank {other} could not begin, and says why ({call!r}): {given[_REFUSED]}", call, (other,))
+        for other, given in others:
+            for key in sorted({*wanted, *given}):
+                if given.get(key) != wanted.get(key):
+                    raise RankError(
+                        f"{key} must be the same on all ranks: rank {other} has {given.get(key)!r}, rank {first} has {wanted.get(key)!r} ({call!r})",
+                        call,
+                        (other,),
+                    )
+
+    @contextmanager
+    def beginning(self, what: str, device: torch.device) -> Iterator[None]:
+        """Around what a rank may refuse before its settings are compared: the others, which wait for them, hear of it."""
+        try:
+            yield
+        except RankError:
+            raise
+        except Exception as error:
+            if not self._compared:
+                with contextlib.suppress(Exception):  # what others refused, or a device on which nothing can be said
+                    self.agree(what, {_REFUSED: f"{type(error).__name__}: {error}"[:400]}, device)
+            raise
 
     def __repr__(self) -> str:
         return (

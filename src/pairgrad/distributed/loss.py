@@ -19,8 +19,9 @@ from pairgrad.distributed.meeting import SCORES, TRAINING, Samples
 from pairgrad.distributed.scoring import Shard, combined, cross_entropy_of_shard, no_second_derivative, own_gradient
 from pairgrad.ground.checks import describe
 from pairgrad.losses.bank_loss import Again, BankLoss, Views
-from pairgrad.losses.cross_entropy import given
+from pairgrad.losses.cross_entropy import given, is_transformed
 from pairgrad.losses.fused import Label, Plan, Result, Sums
+from pairgrad.losses.patt import PATTLoss
 from pairgrad.losses.scores import full_precision, plain_scores
 from pairgrad.losses.views import cross_entropy_after, cross_entropy_of_batch
 from pairgrad.sphere.bank import ClassBank, Touched
@@ -87,30 +88,36 @@ def distribute(
         if loss.team is not None:
             raise ValueError("module is distributed already: distribute a new one, or a copy from before")
         layout = Layout(loss.bank.num_classes, data=data, classes=classes, inputs=inputs)
-        bank = _shared_out(loss.bank, layout, exchange=exchange, static=static, seed=seed, device=device)
-        team = Team(bank, averaged=averaged, sample=sample)
-        prior, imagined = loss.log_prior, loss.bank.sums.device.type == "meta"
-        if prior is not None and imagined:
-            raise ValueError(
-                "class_counts cannot be given to a loss on the device 'meta', where numbers get lost: call set_prior(class_counts) after distribute"
+        imagined = loss.bank.sums.device.type == "meta"
+        place = torch.zeros(0, device=device if device is not None else "cpu" if imagined else loss.bank.sums.device).device
+        with layout.beginning("settings", place):
+            _number_of(sample, layout.rows)
+            bank = _shared_out(
+                loss.bank, layout, exchange=exchange, static=static, seed=seed, device=place, facts=_options_of(loss, averaged, sample)
             )
-        facts = _options_of(loss, team, sample)
-        for group in (layout.classes, layout.data):
-            group.agree("options", facts, bank.sums.device)
+        team = Team(bank, averaged=averaged, sample=sample)
+        prior = loss.log_prior
         loss.bank = bank
         loss.team = team
         loss._plans.clear()
-        if prior is not None:
+        if imagined:
+            loss.without_prior()
+            if loss.class_counts is not None:
+                loss.set_prior(loss.class_counts)
+        elif prior is not None:
             team.set_prior(prior)
             loss.log_prior = team.part(prior).to(bank.sums.device)
-        elif imagined:
-            loss.without_prior()
+    for part in module.modules():
+        if isinstance(part, PATTLoss) and part.class_counts is not None:
+            part.set_prior(part.class_counts)
     if any(tensor.device.type == "meta" for tensor in [*module.parameters(), *module.buffers()]):
         raise ValueError("a part of the module other than its bank is on the device 'meta': make that part on a real device")
     return module
 
 
-def _shared_out(bank: ClassBank, layout: Layout, *, exchange: str, static: bool, seed: int | None, device: Any) -> DistributedClassBank:
+def _shared_out(
+    bank: ClassBank, layout: Layout, *, exchange: str, static: bool, seed: int | None, device: torch.device, facts: dict[str, Any]
+) -> DistributedClassBank:
     """The rows of a bank that belong here; of one on the device "meta", new ones."""
     empty = bank.sums.device.type == "meta"
     new = DistributedClassBank(
@@ -119,6 +126,7 @@ def _shared_out(bank: ClassBank, layout: Layout, *, exchange: str, static: bool,
         exchange=exchange,
         static=static,
         seed=seed,
+        facts=facts,
         concentration=bank.rule.estimator,
         cap=bank.rule.cap,
         on_resultant_above_one=bank.on_resultant_above_one,
@@ -127,7 +135,7 @@ def _shared_out(bank: ClassBank, layout: Layout, *, exchange: str, static: bool,
         decay=bank.decay,
         memory=bank.memory,
         validate=bank.validate,
-        device=device if device is not None else "cpu" if empty else bank.sums.device,
+        device=device,
         dtype=bank.sums.dtype,
     )
     new.unseen = bank.unseen
@@ -150,6 +158,7 @@ class Team:
         layout: who has which classes and samples; its `data` and `classes` count the collectives.
         num_classes: of all ranks.
         whole: whether every rank holds all of them.
+        alone: whether there is one rank, and nothing to do that it would not do without a team.
         sample: how many classes are drawn from those held here; None: all count.
     """
 
@@ -158,6 +167,7 @@ class Team:
         self.num_classes, self.whole = self.layout.num_classes, self.layout.classes.size == 1
         self.averaged = bool(averaged)
         self.sample = _number_of(sample, bank.num_classes)
+        self.alone = self.layout.ranks == 1 and self.sample is None
         self._stretch = _longest_stretch(sample, self.layout)
         self._highest = 0.0
         self._total = 0  # samples of all ranks in the last forward
@@ -166,8 +176,7 @@ class Team:
 
     def set_prior(self, log_prior: torch.Tensor) -> None:
         """Note what ranks must know of the log prior of all classes."""
-        for group in (self.layout.classes, self.layout.data):
-            group.agree("prior", {_PRIOR: _checksum(log_prior)}, self.bank.sums.device)
+        self.layout.agree("prior", {_PRIOR: _checksum(log_prior)}, self.bank.sums.device)
         finite = log_prior[torch.isfinite(log_prior)]
         self._highest = float(finite.max())
 
@@ -181,8 +190,12 @@ class Team:
         """Where this rank checks more than the loss does, so that the others hear of it if it refuses."""
         return self.bank.meeting.refusing(self.bank.sums.device)
 
-    def loss(self, loss: BankLoss, features: Views, labels: torch.Tensor, reduction: str) -> torch.Tensor:
-        """What `BankLoss` returns, for the samples of this rank, from the batch of all."""
+    def loss(self, loss: BankLoss, features: Views, labels: torch.Tensor, reduction: str, further: int | None = None) -> torch.Tensor:
+        """What `BankLoss` returns, for the samples of this rank, from the batch of all.
+
+        Args:
+            further: rows of another term of the objective, whose number in all ranks `share_of_mean` will want to know; None: it has no such term.
+        """
         if torch.compiler.is_compiling():  # torch.compile leaves a graph here and goes on without one; with fullgraph=True it says this
             raise RuntimeError(
                 "a loss on several ranks reads on the host what they tell each other: call it outside of the compiled region"
@@ -192,7 +205,11 @@ class Team:
             if loss.training:
                 bank.check_undisturbed()
             views, labels = checked_batch(loss._views(features), labels, self.num_classes, bank.dim, bank.sums, validate=bank.validate)
-        with full_precision(views.device.type):
+            if is_transformed(views):
+                raise RuntimeError(
+                    "torch.func and forward-mode differentiation are not available for a loss on several ranks, or with sampled classes: use backward"
+                )
+        with bank.meeting.bringing(further), full_precision(views.device.type):
             views = views.to(bank.sums.dtype)
             bank.refresh()
             unit = loss.scaled(views)
@@ -214,7 +231,7 @@ class Team:
                     lengths = loss.lengths(views.detach())
                     direction = views.detach() / lengths
                     gradient = (gradient - direction * (gradient * direction).sum(-1, keepdim=True)) / lengths
-            rows = result.loss[:, own].to(views.dtype)
+            rows = result.loss[:, own]
             if not self.whole or self.sample is not None:
                 again = no_second_derivative
             if not (views.requires_grad and torch.is_grad_enabled()):
@@ -223,17 +240,17 @@ class Team:
                 return given(views, rows, gradient, again, reduction)
             return given(views, rows, gradient, again, "sum") * self._share(len(views) * self._total)
 
-    def share_of_mean(self, mean: torch.Tensor, size: int, *, counted: bool) -> torch.Tensor:
-        """A mean over `size` rows of this rank, so weighed that it adds up, or averages, to the mean over all ranks."""
-        total = self._total if counted else self._count(size, mean.device)
-        return mean * (size * self._share(total))
+    def share_of_mean(self, mean: torch.Tensor, size: int, rows: str) -> torch.Tensor:
+        """A mean over `size` rows of this rank, so weighed that it adds up, or averages, to the mean over all ranks.
 
-    def _count(self, size: int, device: torch.device) -> int:
-        """Rows of all ranks."""
-        groups = (self.layout.data,) if self.layout.inputs == "replicated" else (self.layout.classes, self.layout.data)
-        for group in groups:
-            size = sum(row[0] for row in group.headers("rows", [size], device))
-        return size
+        Args:
+            rows: `"samples"` of the last forward, its `"further"` rows, or `"others"`, which are counted now.
+        """
+        if rows == "others":
+            total = self.bank.meeting.count(size, self.bank.sums.device)
+        else:
+            total = self._total if rows == "samples" else self.bank.meeting.further_total
+        return mean * (size * self._share(total))
 
     def _share(self, rows: int) -> float:
         """What the sum over a rank's rows is multiplied with, where all ranks have this many."""
@@ -336,8 +353,11 @@ class Team:
         rows = torch.logaddexp(torch.zeros_like(odds), odds)
         if not samples.gradient:
             return rows, None
-        derivative = torch.exp(values - (nothing.logit[0] + rows)[:, None])
-        derivative = torch.where(own_class, -torch.sigmoid(odds)[:, None], derivative)
+        # (1 - p_y) times the share of a class among the others: no number here has the rounding of the logits
+        missed, total = torch.sigmoid(odds), sums.total[0]
+        factor = torch.where(total > 0, missed / total, 0.0)
+        derivative = torch.exp(others - sums.top[0]) * factor[:, None]
+        derivative = torch.where(own_class, -missed[:, None], derivative)
         (gradient,) = torch.autograd.grad(logits, view, derivative)
         return rows, gradient
 
@@ -350,10 +370,12 @@ class Team:
         return new
 
 
-def _options_of(loss: BankLoss, team: Team, sample: int | float | None) -> dict[str, Any]:
-    """What ranks must have in common besides the bank."""
-    prior = loss.log_prior
+def _options_of(loss: BankLoss, averaged: bool, sample: int | float | None) -> dict[str, Any]:
+    """What ranks must have in common besides what a bank is made with."""
+    prior, imagined = loss.log_prior, loss.bank.sums.device.type == "meta"
     return {
+        "whether the loss is on the device 'meta'": imagined,
+        "unseen": loss.bank.unseen,
         "temperature": loss.temperature,
         "realization": loss.potential.realization,
         "normalize": loss.normalize,
@@ -361,9 +383,9 @@ def _options_of(loss: BankLoss, team: Team, sample: int | float | None) -> dict[
         "geometry": loss.geometry,
         "geometry_dtype": loss.geometry_dtype,
         "scalar_dtype": loss.scalar_dtype,
-        "averaged": team.averaged,
+        "averaged": bool(averaged),
         "sample": sample,
-        _PRIOR: prior if prior is None else _checksum(prior),
+        _PRIOR: None if prior is None or imagined else _checksum(prior),
     }
 
 

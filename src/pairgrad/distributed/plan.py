@@ -236,9 +236,7 @@ def plan_layouts(workload: Workload, cluster: Cluster) -> Plan:
         (16, 4, [(64, 1)])
     """
     layouts, refused = [], []
-    for classes in range(1, cluster.ranks + 1):
-        if cluster.ranks % classes:
-            continue
+    for classes in _divisors(cluster.ranks):
         data = cluster.ranks // classes
         reason = refusal(workload, classes)
         if reason is None:
@@ -247,6 +245,12 @@ def plan_layouts(workload: Workload, cluster: Cluster) -> Plan:
             refused.append((data, classes, reason))
     layouts.sort(key=lambda layout: (not layout.fits(cluster), float(f"{layout.seconds:.9g}"), layout.wire, layout.memory.peak))
     return Plan(workload, cluster, tuple(layouts), tuple(refused))
+
+
+def _divisors(number: int) -> list[int]:
+    """In rising order."""
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return [*small, *(number // k for k in reversed(small) if k * k != number)]
 
 
 def refusal(workload: Workload, classes: int) -> str | None:

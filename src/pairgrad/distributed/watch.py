@@ -143,7 +143,8 @@ class Watch:
 
     def _waits(self, said: dict[str, Any]) -> bool:
         """Whether a peer is, or was, in the collective that failed here."""
-        return said.get("number", 0) >= self.number
+        number = said.get("number", 0)
+        return number > self.number or (number == self.number and said.get("call") == self.call)
 
     def _said(self, rank: int) -> dict[str, Any]:
         key = f"beat-{rank}"

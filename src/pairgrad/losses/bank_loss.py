@@ -34,11 +34,12 @@ class Team(Protocol):
 
     num_classes: int
     whole: bool  # whether every process has all classes
+    alone: bool  # whether there is one process, and nothing that it would do in another way
 
-    def loss(self, loss: BankLoss, features: Views, labels: torch.Tensor, reduction: str) -> torch.Tensor: ...
+    def loss(self, loss: BankLoss, features: Views, labels: torch.Tensor, reduction: str, further: int | None = None) -> torch.Tensor: ...
     def set_prior(self, log_prior: torch.Tensor) -> None: ...
     def part(self, log_prior: torch.Tensor) -> torch.Tensor: ...
-    def share_of_mean(self, mean: torch.Tensor, size: int, *, counted: bool) -> torch.Tensor: ...
+    def share_of_mean(self, mean: torch.Tensor, size: int, rows: str) -> torch.Tensor: ...
     def refusing(self) -> AbstractContextManager[None]: ...
 
 
@@ -93,6 +94,7 @@ class BankLoss(nn.Module):
             raise TypeError("temperature of a loss with a bank must be a number; use vmf_cross_entropy to learn it")
         self.bank = ClassBank(num_classes, dim, **bank)
         self.team: Team | None = None
+        self.class_counts: Sequence[float] | torch.Tensor | None = None  # kept where the bank has no numbers yet (device "meta")
         self.temperature = float(temperature)
         self.normalize = bool(normalize)
         self.potential = resolve(realization, self.bank.dim)
@@ -119,6 +121,7 @@ class BankLoss(nn.Module):
 
     def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
         """Add prior_strength * log(n_k / sum n) to the scores from now on."""
+        self.class_counts = class_counts if self.bank.sums.device.type == "meta" else None
         prior = self.prior_strength * log_prior_of(class_counts)
         if len(prior) != self.num_classes:
             raise ValueError(f"class_counts must have one number for each of the {self.num_classes} classes, got {len(prior)}")
@@ -143,9 +146,13 @@ class BankLoss(nn.Module):
         """The loss of each view of each sample, (V, B)."""
         return self._reduced(features, labels, "none")
 
-    def _reduced(self, features: Views, labels: torch.Tensor, reduction: str) -> torch.Tensor:
-        if self.team is not None:
-            return self.team.loss(self, features, labels, reduction)
+    def with_further(self, features: Views, labels: torch.Tensor, further: int | None) -> torch.Tensor:
+        """`forward`, of an objective with another term over `further` rows (None: without one), whose mean `of_all` will be asked for."""
+        return self._reduced(features, labels, self.reduction, further)
+
+    def _reduced(self, features: Views, labels: torch.Tensor, reduction: str, further: int | None = None) -> torch.Tensor:
+        if self.team is not None and not self.team.alone:
+            return self.team.loss(self, features, labels, reduction, further)
         views = self._views(features)
         views, labels = checked_batch(views, labels, self.bank.num_classes, self.bank.dim, self.bank.sums, validate=self.bank.validate)
         with full_precision(views.device.type):
@@ -166,21 +173,28 @@ class BankLoss(nn.Module):
         with self.team.refusing():
             return term(*arguments)
 
-    def of_all(self, mean: torch.Tensor, size: int, *, counted: bool = True) -> torch.Tensor:
+    def of_all(self, mean: torch.Tensor, size: int, rows: str = "samples") -> torch.Tensor:
         """A mean over `size` rows of this process as its share of the mean over those of all; the same in one process.
 
         Args:
-            counted: the rows are the samples of the last forward; without, the processes ask each other how many they have.
+            rows: `"samples"` of the last forward, the `"further"` rows that it was told of, or `"others"`: then the processes ask each other now.
         """
-        return mean if self.team is None else self.team.share_of_mean(mean, size, counted=counted)
+        return mean if self.team is None or self.team.alone else self.team.share_of_mean(mean, size, rows)
 
     def _plain_only(self, dtype: torch.dtype) -> bool:
         return self.geometry == "expanded" or dtype != self.bank.sums.dtype or self.scalar_dtype not in (None, dtype)
 
     def soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
-        """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated."""
+        """The loss of features (B, p) against class probabilities (B, K), for mixed samples; the bank is read, not updated.
+
+        Data parallel, a mean is over the samples of all ranks, as in forward, and all ranks call it.
+        """
         if self.team is not None and not self.team.whole:
             raise RuntimeError("soft needs all classes in one process, and this loss shares them out: use labels, or data parallelism")
+        loss = self.of_own(self._soft, features, probabilities)
+        return self.of_all(loss, len(features), "others") if self.reduction == "mean" else loss
+
+    def _soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
         if self.normalize and isinstance(features, torch.Tensor):
             features = self.scaled(features)
         state = _Snapshot(self.bank)
@@ -235,7 +249,7 @@ class BankLoss(nn.Module):
         if key in self._plans:
             return self._plans[key]
         compiled = bool(self.compile_mode) or compiling
-        if self.team is not None:  # what several processes do is compiled tile by tile or not at all
+        if self.team is not None and not self.team.alone:  # what several processes do is compiled tile by tile or not at all
             compiled = compiled and fused.streams(rows, self.bank.num_classes)
         plan = fused.plan(
             self.potential,

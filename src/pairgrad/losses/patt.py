@@ -99,9 +99,18 @@ class PATTLoss(nn.Module):
         self.weights = Weights(*(c if g is None else float(g) for c, g in zip(chosen, given, strict=True)))
         self.preset, self.benchmark = preset, benchmark
         self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
-        sums = self.augmentation.bank.sums
-        self.adjustment = TemperatureLogitAdjust(class_counts, self.weights.logit_temperature, dtype=sums.dtype).to(sums.device)
+        self.adjustment = self._adjustment(class_counts)
         self.outliers = OutlierExposure()
+
+    def _adjustment(self, class_counts: Sequence[float] | torch.Tensor) -> TemperatureLogitAdjust:
+        sums = self.augmentation.bank.sums
+        self.class_counts = class_counts if sums.device.type == "meta" else None  # there numbers get lost
+        return TemperatureLogitAdjust(class_counts, self.weights.logit_temperature, dtype=sums.dtype).to(sums.device)
+
+    def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
+        """Take these counts for the log prior of ISAC and TLA from now on."""
+        self.augmentation.set_prior(class_counts)
+        self.adjustment = self._adjustment(class_counts)
 
     @property
     def bank(self) -> Any:
@@ -124,10 +133,10 @@ class PATTLoss(nn.Module):
         """
         # first: it checks its arguments before the bank changes
         adjustment, outliers = self.augmentation.of_own(self._of_classifier, logits, labels, outlier_logits)
-        augmentation = self.augmentation(features, labels)
+        augmentation = self.augmentation.with_further(features, labels, None if outlier_logits is None else len(outlier_logits))
         adjustment = self.augmentation.of_all(adjustment, len(labels))
         if outlier_logits is not None:
-            outliers = self.augmentation.of_all(outliers, len(outlier_logits), counted=False)
+            outliers = self.augmentation.of_all(outliers, len(outlier_logits), "further")
         total = augmentation + self.weights.adjustment * adjustment + self.weights.outliers * outliers
         return PATTTerms(total, augmentation, adjustment, outliers)
 

@@ -111,6 +111,11 @@ def checked_state(state: State) -> State:
         state, State
     ):  # the compiler cannot tell for a state that is made in its region
         raise TypeError(f"state must be a pairgrad.ClassBank or a pairgrad.ClassState, got {describe(state)}")
+    if not getattr(state, "whole", True):
+        raise ValueError(
+            "state must have all classes, got one that several ranks share out, with the classes of this rank: use pairgrad.distributed.vmf_cross_entropy, "
+            "pairgrad.distributed.top_classes, or the scores of the loss"
+        )
     return state
 
 

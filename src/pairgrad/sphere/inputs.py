@@ -12,6 +12,8 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def checked_features(features: torch.Tensor, dim: int, like: torch.Tensor, *, validate: bool | None = None) -> torch.Tensor:
     """`features` of shape (..., dim) on the device of `like`, with finite values."""
     floating_tensor("features", features)
+    if features.layout != torch.strided:
+        raise TypeError(f"features must be a dense tensor, got one of layout {features.layout}: use features.to_dense()")
     if features.dim() < 2 or features.shape[-1] != dim:
         raise ValueError(f"features must have shape (batch, dim={dim}), got {describe(features)}")
     if features.device != like.device:
