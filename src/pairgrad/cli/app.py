@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from pairgrad.cli import run_commands
+from pairgrad.cli.mistakes import explained, reported
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help="Values and derivatives that belong together."
@@ -27,33 +28,13 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
     pass
 
 
-@contextmanager
-def _explained(command: str, output: Path | None = None, reads: Path | None = None) -> Iterator[None]:
-    """Missing extras, unknown names, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback."""
-    from pairgrad.experiments.catalogue import UnknownName
-    from pairgrad.experiments.records import RecordError
-
-    try:
-        yield
-    except (ImportError, UnknownName, RecordError) as error:
-        typer.echo(f"pairgrad {command}: {error}", err=True)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        reason = error.strerror or error
-        message = f"cannot read {reads}: {reason}" if reads else str(error)
-        if output is not None:
-            message = f"cannot write to {output}: {reason}; choose another directory with --output"
-        typer.echo(f"pairgrad {command}: {message}", err=True)
-        raise typer.Exit(2) from None
-
-
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for runs, tables and the picture.")] = Path("pairgrad-demo"),
     epochs: Annotated[int | None, typer.Option(min=1, help="Of each training run.", show_default="80")] = None,
 ) -> None:
     """Show the problem, the certificate and the cure: one value with two slopes, three arms trained, the paper's tables recomputed, a picture."""
-    with _explained("demo", output), _reported("demo"):
+    with explained("demo", output), reported("demo"):
         from pairgrad.cli.demo import run
 
         try:
@@ -78,7 +59,7 @@ def tables(
     records: _Records = None,
 ) -> None:
     """Make the paper's tables, from records or computed on the spot, and set the published numbers beside them."""
-    with _explained("tables", output):
+    with explained("tables", output):
         from pairgrad.cli.tables import run
 
         run(output, only, records)
@@ -93,7 +74,7 @@ def figures(
     records: _Records = None,
 ) -> None:
     """Draw the paper's figures anew, from records or computed on the spot, as SVG, PNG and PDF, each with its data and its caption."""
-    with _explained("figures", output):
+    with explained("figures", output):
         from pairgrad.cli.figures import run
 
         run(output, only, records)
@@ -109,7 +90,7 @@ def report(
 
     What there is no record of is shown as not run, with the commands that run it.
     """
-    with _explained("report", output):
+    with explained("report", output):
         from pairgrad.cli.report import run
 
         run(output, records, open_)
@@ -125,7 +106,7 @@ def times(
 
     On one thread. Run it on an idle machine: other processes lengthen the times.
     """
-    with _explained("times", output.parent):
+    with explained("times", output.parent):
         from pairgrad.cli.times import run
 
         run(output, elements, repeats)
@@ -157,7 +138,7 @@ def certify(
     Without options: for all x and nu. With --dim or --nu: for one potential. With --state: scores, losses, probabilities, predictions and gradients of a
     batch against a class bank. Exit code 1: a proof failed. Where there is no theorem, the reason is printed, and that is no failure.
     """
-    with _explained("certify", reads=state):
+    with explained("certify", reads=state):
         if state is not None:
             from pairgrad.cli.certify_state import run as run_state
 
@@ -251,273 +232,8 @@ def audit(
     raise typer.Exit(run(targets, options))
 
 
-@app.command()
-def train(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe; without it they are listed.", metavar="RECIPE")] = None,
-    realization: Annotated[
-        list[str] | None, typer.Option(help="How the potential is computed: original, consistent, arfr, paired; repeat for several runs.")
-    ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Instead of the recipe's; repeat for several runs.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.")] = Path("runs"),
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.")] = 0,
-    keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between two checkpoints.")] = 1,
-    checkpoint_minutes: Annotated[float, typer.Option(min=0, help="No checkpoint gets older than this.")] = 10.0,
-    record_every: Annotated[int, typer.Option(min=1, help="Updates between two lines of the record.")] = 10,
-    evaluate_every: Annotated[
-        int | None, typer.Option(min=0, help="Epochs between two looks at the test images; 0: never.", show_default="a tenth of the run")
-    ] = None,
-    monitor_every: Annotated[int, typer.Option(min=0, help="Updates between two looks at the custom backwards; 0: never.")] = 50,
-    stop_at: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates, with a checkpoint.", metavar="UPDATE")] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard too.")] = False,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    deterministic: Annotated[bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.")] = True,
-    class_parallel: Annotated[
-        int, typer.Option(min=1, help="With several processes: this many share the classes out; 1: each has all.", metavar="N")
-    ] = 1,
-    exchange: Annotated[
-        str, typer.Option(help="With several processes: how class banks are brought up to date: auto, gather, reduce.", metavar="HOW")
-    ] = "auto",
-    wrap: Annotated[
-        str, typer.Option(help="With several processes: ddp, each has all weights, or fsdp, they share them out.", metavar="HOW")
-    ] = "ddp",
-    timeout: Annotated[
-        float, typer.Option(help="With several processes: give up when another was waited for this long.", metavar="SECONDS")
-    ] = 600.0,
-    reshare: Annotated[
-        bool,
-        typer.Option(
-            "--reshare", help="Go on with a run of another number of processes, or other options of these, from its last checkpoint."
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
-
-    Several realizations or seeds are run one after the other. On several GPUs or processes: torchrun --nproc-per-node 8 -m pairgrad train RECIPE ...
-    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint or the record could not be written. 5: another process died, hangs
-    or has other settings. 130: stopped by a signal.
-    """
-    with _explained("train", output), _reported("train"):
-        from pairgrad.cli import train as command
-        from pairgrad.cli.streams import Streams
-        from pairgrad.experiments.settings import changed, recipe_named
-        from pairgrad.experiments.training import Sharing
-        from pairgrad.experiments.training.loop import Options
-
-        console = Streams("pairgrad train").out
-        if recipe is None:
-            command.show_recipes(console)
-            return
-        _known_realizations(realization)
-        tenth = max(1, changed(recipe_named(recipe), set_ or ()).epochs // 10)
-        options = Options(
-            checkpoint_every=checkpoint_every,
-            checkpoint_minutes=checkpoint_minutes,
-            keep=keep,
-            record_every=record_every,
-            evaluate_every=tenth if evaluate_every is None else evaluate_every,
-            monitor_every=monitor_every,
-            stop_at=stop_at,
-        )
-        request = command.Request(
-            recipe=recipe,
-            realizations=tuple(realization or ("paired",)),
-            seeds=command.seeds_of(seed),
-            settings=tuple(set_ or ()),
-            output=output,
-            data_root=data_root,
-            device=device,
-            threads=threads,
-            workers=workers,
-            verify=verify,
-            deterministic=deterministic,
-            tensorboard=tensorboard,
-            quiet=quiet,
-            options=options,
-            sharing=Sharing(class_parallel, exchange, wrap, timeout, reshare),
-        )
-        code = (command.dry_run if dry_run else command.run)(request, console)
-    if code:
-        raise typer.Exit(code)
-
-
-@app.command()
-def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Directories that pairgrad train wrote.", metavar="RUN")],
-    score: Annotated[list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all")] = None,
-    convention: Annotated[list[str] | None, typer.Option(help="Of FPR95: patt, sc-ood or openood; repeat.", show_default="all")] = None,
-    step: Annotated[int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one")] = None,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    json: Annotated[Path | None, typer.Option(help="Write the results of all runs into this file too.")] = None,
-) -> None:
-    """Accuracy by shot group and detection of out-of-distribution images, by score, source and convention.
-
-    Results go to evaluation-<update>.json in each run's directory. With several runs: means and standard deviations over seeds at the end.
-    """
-    with _explained("evaluate"), _reported("evaluate"):
-        from rich.console import Console
-
-        from pairgrad.cli import evaluate as command
-        from pairgrad.experiments.training import Process
-
-        where = Process().device(device)
-        command.run(runs, score, convention, step, data_root, where, verify, json, Console(highlight=False))
-
-
-@app.command()
-def collect(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Directories of runs, records (.jsonl) of pairgrad fork, frozen or states, the file of python -m benchmarks.learning (.json).",
-            metavar="PATH",
-        ),
-    ],
-    records: Annotated[Path, typer.Option("--records", help="Directory for the records.")] = Path("records"),
-) -> None:
-    """Make small records of what commands left behind, from which tables and figures are made without weights and on any machine.
-
-    A run's record has its recipe, its learning curves, what the coherence monitor saw, and its evaluations; no weights, paths or clock times.
-    The same arguments again give the same bytes.
-    """
-    with _explained("collect"), _reported("collect"):
-        from rich.console import Console
-
-        from pairgrad.cli.collect import run
-
-        run(paths, records, Console(highlight=False))
-
-
-@app.command()
-def fork(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(help="A recipe, to fork from random weights, and then from where its first branch has come.", show_default=False),
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Fork from a checkpoint of this run instead.", metavar="RUN", show_default=False)
-    ] = None,
-    step: Annotated[int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest")] = None,
-    updates: Annotated[int, typer.Option(min=1, help="That each branch makes.")] = 1000,
-    probes: Annotated[
-        int | None, typer.Option(min=2, help="Local probes of each fork.", show_default="43, or as many as fit between the updates")
-    ] = None,
-    branch: Annotated[
-        list[str] | None,
-        typer.Option(help="A realization; repeat. The first must be original.", show_default="original, consistent, arfr, paired"),
-    ] = None,
-    second: Annotated[
-        bool, typer.Option("--second/--no-second", help="Fork again from the first branch after its updates, as the paper does.")
-    ] = True,
-    seed: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Each fork gets a directory and a record in this one.")] = Path("forks"),
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Train several realizations from one start on the same augmented tensors, and measure how their gradients and their paths part.
-
-    At every probe the scores, losses and gradients of all realizations are compared at one state; between the probes each branch goes its own way. The same
-    command again takes up a fork that was stopped. Exit codes are those of pairgrad train.
-    """
-    with _explained("fork", output), _reported("fork"):
-        from pairgrad.cli import fork as command
-        from pairgrad.cli.streams import Streams
-        from pairgrad.cli.train import seeds_of
-        from pairgrad.experiments.forks import PROBES, Plan
-
-        _known_realizations(branch, "--branch")
-        seeds_of(None if seed is None else [seed])
-        request = command.Request(
-            recipe=recipe,
-            source=source,
-            step=step,
-            settings=tuple(set_ or ()),
-            seed=seed,
-            plan=Plan(updates, min(PROBES, updates + 1) if probes is None else probes, command.branches_of(branch)),
-            second=second,
-            output=output,
-            data_root=data_root,
-            device=device,
-            threads=threads,
-            verify=verify,
-            quiet=quiet,
-        )
-        code = command.run(request, Streams("pairgrad fork").out)
-    if code:
-        raise typer.Exit(code)
-
-
-_Run = Annotated[Path, typer.Argument(help="Directory that pairgrad train wrote.", metavar="RUN")]
-_RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="File for the record.", metavar="FILE", show_default=False)]
-
-
-@app.command()
-def frozen(
-    run: _Run,
-    step: Annotated[
-        list[int] | None,
-        typer.Option(min=0, help="A checkpoint, 0 for the untrained start; repeat.", show_default="the first, the middle one, the last"),
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Images of the batch that is captured.")] = 128,
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    output: _RecordFile = None,
-    save: Annotated[
-        Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Hold states of a trained run still and change the backward rule alone: scores, losses, gradients, one update.
-
-    Writes the record frozen-<data>.jsonl, from which tables and figures are made. The run is read, not changed.
-    """
-    with _explained("frozen", output or save), _reported("frozen"):
-        from rich.console import Console
-
-        from pairgrad.cli import frozen as command
-
-        reading = command.Reading(run, data_root, output, threads, verify)
-        command.run(reading, step, batch_size, save, quiet, Console(highlight=False))
-
-
-@app.command()
-def states(
-    run: _Run,
-    every: Annotated[int, typer.Option(min=1, help="Take checkpoints after a multiple of this many epochs, and the last.")] = 1,
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    output: _RecordFile = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-) -> None:
-    """Defects at the states that a run visits, from the first batch on: of its queries and of its class bank.
-
-    Writes the record <method>-<data>-states.jsonl, from which figures are made. The run is read, not changed.
-    """
-    with _explained("states", output), _reported("states"):
-        from rich.console import Console
-
-        from pairgrad.cli import frozen as reader
-        from pairgrad.cli import states as command
-
-        command.run(reader.Reading(run, data_root, output, threads, verify), every, quiet, Console(highlight=False))
+for _command in run_commands.COMMANDS:
+    app.command()(_command)
 
 
 @app.command()
@@ -563,7 +279,7 @@ def plan(
     A layout D x C has D replicas of the class bank, each shared out over C ranks. The best is the fastest that fits the memory. Exit code 1: none fits;
     then it says how many ranks are needed.
     """
-    with _explained("plan"):
+    with explained("plan"):
         from rich.console import Console
 
         from pairgrad.cli import plan as command
@@ -602,24 +318,3 @@ def plan(
             raise typer.Exit(2) from None
     if found.best is None:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _reported(command: str) -> Iterator[None]:
-    """What goes wrong with data, runs and settings: the sentence that says what to do, and exit code 2."""
-    from pairgrad.cli.train import EXPLAINED
-
-    try:
-        yield
-    except EXPLAINED as error:
-        typer.echo(f"pairgrad {command}: {error}", err=True)
-        raise typer.Exit(2) from None
-
-
-def _known_realizations(given: list[str] | None, option: str = "--realization") -> None:
-    import pairgrad
-
-    known = [r.name for r in pairgrad.realizations() if r.name != "reference"]
-    for name in given or ():
-        if name not in known:
-            raise typer.BadParameter(f"{option} must be one of {', '.join(known)}, got {name!r}")
