@@ -61,7 +61,7 @@ def load(folder: str) -> dict[str, Any]:
     return {"first": layout.first if layout else 0, "value": values, **{name: getattr(loss.bank, name) for name in NAMES}}
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 2), (4, 2)])
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 2), pytest.param(4, 2, marks=pytest.mark.slow)])
 def test_rows_find_the_ranks_that_hold_them(tmp_path: Path, before: int, after: int) -> None:
     folder = str(tmp_path / "checkpoint")
     if before == 1:
