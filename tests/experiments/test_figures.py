@@ -179,7 +179,11 @@ def test_controls_are_the_two_tables_and_a_curve(controls: Table) -> None:
     assert {row["consistent"] is None for row in parts["curve"]} == {True}
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in FIGURES.items() if isinstance(recipe, FigureRecipe)])
+QUICK = ("theoretical-field", "mechanism-controls")  # the pictures of the others are drawn by test_evidence_pages
+COMPUTED = [name for name, recipe in FIGURES.items() if isinstance(recipe, FigureRecipe)]
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in COMPUTED])
 def test_files(name: str, tmp_path: Path) -> None:
     table = counted(name)
     paths = FIGURES[name].save(table, tmp_path)
