@@ -100,3 +100,12 @@ def test_data_are_loaded_as_the_recipe_says(monkeypatch):
     monkeypatch.setattr(launch, "load_benchmark", lambda *names, **options: asked.update(options, names=names))
     load_data(recipe("patt", "data.imbalance=7", "data.rule=shuffled"), "root", verify=False)
     assert asked == {"names": ("digits-lt", "root"), "imbalance": 7.0, "rule": "shuffled", "outliers": None, "verify": False}
+
+
+def test_a_dry_run_knows_what_may_change():
+    shared, other = "processes: 4 there, 2 given", "seed: 1 there, 2 given"
+    for reshare in (False, True):
+        process = Process(0, 2, sharing=Sharing(reshare=reshare))
+        assert launch.would_go_on((), process)
+        assert launch.would_go_on((shared,), process) is reshare
+        assert not launch.would_go_on((shared, other), process)
