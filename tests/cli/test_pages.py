@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -146,3 +147,10 @@ def test_version() -> None:
     import pairgrad as package
 
     assert pairgrad("--version").stdout.strip() == package.__version__
+
+
+def test_the_page_of_the_documentation_is_up_to_date() -> None:
+    from pairgrad.cli.reference import page
+
+    there = Path(__file__).parents[2] / "docs" / "command-line.md"
+    assert there.read_text(encoding="utf-8") == page(), "run: make command-line"

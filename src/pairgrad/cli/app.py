@@ -144,7 +144,7 @@ add(
         ("pairgrad fork digits-lt --updates 100", "Four branches of the small benchmark."),
         ("pairgrad fork --from runs/digits-lt-original-seed3407", "From where a run has come."),
     ],
-    codes=exit_codes.TRAIN,
+    codes=exit_codes.FORK,
 )
 add(
     app,

@@ -13,8 +13,5 @@ AUDIT = {0: "Coherent.", 1: "Incoherent.", 2: "Could not tell, or a mistake. The
 CERTIFY = {1: "A proof failed."}
 PLAN = {1: "No layout fits the memory."}
 DOCTOR = {1: "The self-check failed, or something that is installed is broken."}
-TRAIN = {
-    3: "A loss that is not finite.",
-    4: "A checkpoint or the record could not be written.",
-    5: "Another process died, hangs or has other settings.",
-}
+FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
+TRAIN = {**FORK, 5: "Another process died, hangs or has other settings."}
