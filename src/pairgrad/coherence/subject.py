@@ -59,7 +59,7 @@ class Subject:
             raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
         self.fn = fn
         self.name = _name(fn)
-        args, kwargs = _arguments(inputs)
+        args, kwargs = arguments_of(inputs)
         flat, self._structure = pytree.tree_flatten((args, kwargs))
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
         self.module = module if module is not None else _module_of(fn)
@@ -248,7 +248,7 @@ def supplied(
 # Arguments ------------------------------------------------------------------------------------------------------------
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments: a tuple or list of them, a mapping of keywords, or one tensor."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
