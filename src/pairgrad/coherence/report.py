@@ -258,14 +258,17 @@ def restored(kind: Any, data: Any) -> Any:
 
 
 def passes(verdict: Verdict | None) -> bool:
+    """Whether a verdict is one of those that need no excuse."""
     return verdict in PASSING
 
 
 def number(value: float) -> str:
+    """Three digits, or a word where there are none."""
     return f"{value:.3g}" if math.isfinite(value) else "infinity"
 
 
 def plain(value: Any) -> Any:
+    """Data that JSON can hold: keys as strings, tuples as lists, what is not finite as a string."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

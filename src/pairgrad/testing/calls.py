@@ -85,6 +85,7 @@ class Call:
 
 
 def cotangents(outputs: Sequence[torch.Tensor]) -> Point:
+    """Weights of the outputs, the same in every call."""
     return random_cotangent(outputs, torch.Generator().manual_seed(_SEED))
 
 
