@@ -1,3 +1,5 @@
+"""One state on one line: readings, kinks, jumps and steps."""
+
 import pytest
 import torch
 

@@ -1,3 +1,5 @@
+"""Straight-through estimators are told from defects."""
+
 import pytest
 import torch
 

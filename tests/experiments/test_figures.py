@@ -18,15 +18,7 @@ from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
-from .made import made
-
-
-def counted(name: str) -> Table:
-    """The data of a figure, made with as many ticks as announced."""
-    table, ticks = made(name)
-    assert ticks == FIGURES[name].steps
-    assert table.name == name
-    return table
+from .made import counted
 
 
 @pytest.fixture(scope="module")

@@ -107,6 +107,7 @@ def resolve(realization: str | Potential, dim: int) -> Potential:
 
 
 def checked_state(state: State) -> State:
+    """The state, if it is one and has all classes."""
     if not torch.compiler.is_compiling() and not isinstance(
         state, State
     ):  # the compiler cannot tell for a state that is made in its region
@@ -120,6 +121,7 @@ def checked_state(state: State) -> State:
 
 
 def check_temperature(temperature: Temperature) -> None:
+    """Refuses what is not a positive finite number; the value of a tensor only where looking costs no synchronisation."""
     if isinstance(temperature, torch.Tensor):
         if temperature.numel() != 1 or not temperature.is_floating_point():
             raise ValueError(
@@ -142,6 +144,7 @@ def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torc
 
 
 def checked_scalars(scalar_dtype: torch.dtype | None) -> torch.dtype | None:
+    """The dtype of the scalar functions, if it is one that they have."""
     if scalar_dtype not in (None, torch.float32, torch.float64):
         raise TypeError(f"scalar_dtype must be None, torch.float32 or torch.float64, got {describe(scalar_dtype)}")
     return scalar_dtype

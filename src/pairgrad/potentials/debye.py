@@ -83,6 +83,7 @@ def polynomial(beta: int, k: int) -> Polynomial:
 
 
 def derivative(coefficients: Polynomial) -> Polynomial:
+    """Of a polynomial, by its coefficients from the constant one on."""
     return tuple(i * c for i, c in enumerate(coefficients))[1:] or (Fraction(0),)
 
 
@@ -103,10 +104,12 @@ def combine(terms: dict[int, Polynomial], c: Fraction) -> Polynomial:
 
 
 def plus(a: Polynomial, b: Polynomial, sign: int = 1) -> Polynomial:
+    """a + sign b."""
     return combine({0: a, 1: b}, Fraction(sign))
 
 
 def product(a: tuple[int | Fraction, ...], b: Polynomial) -> Polynomial:
+    """a b."""
     total = [Fraction(0)] * (len(a) + len(b) - 1)
     for i, p in enumerate(a):
         for j, q in enumerate(b):

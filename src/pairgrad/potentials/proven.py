@@ -221,6 +221,7 @@ class Depth(NamedTuple):
 
 
 def depth(expansion: Expansion) -> Depth:
+    """What the proven error bound takes of an expansion."""
     e = expansion
     return Depth(e.beta, e.order, e.centre, e.nu + e.shift, e.shift > 0, e.economised_by, e.economised_rate)
 
