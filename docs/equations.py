@@ -236,14 +236,20 @@ def _page(name: str) -> str:
     return f"[{title}]({name})" if not anchor else f"[{title}, {anchor.replace('-', ' ')}]({name})"
 
 
-def _row(entry: Entry) -> str:
-    says = f"{entry.says} \\( {entry.formula} \\)" if entry.formula else entry.says
-    if entry.note:
-        says += f" *{entry.note}*"
-    name = f"`{entry.label}`" if entry.label else f"a step of `{entry.of}`" if entry.of else ""
-    where = ", ".join([*map(_code, entry.code), *map(_page, entry.pages)])
-    checks = ", ".join(f"`{test.removeprefix('tests/').replace('::', ' ')}`" for test in entry.tests)
-    return f"| {shown(entry)} | {name} | {says} | {where} | {checks} |"
+def anchor(entry: Entry) -> str:
+    return entry.label.replace(":", "-") if entry.label else f"{entry.kind}-{entry.number}"
+
+
+def _item(entry: Entry) -> str:
+    """A number, its label, what it says, and below it where it lives and what checks it."""
+    label = f"`{entry.label}`" if entry.label else f"a step of `{entry.of}`"
+    says = f"{entry.says} \\({entry.formula}\\)" if entry.formula else entry.says
+    lines = [f"**{shown(entry)}**{{ #{anchor(entry)} }} {label}", f":   {says}" + (f" *{entry.note}*" if entry.note else ""), ""]
+    tests = (f"`{test.removeprefix('tests/').replace('::', '` `')}`" for test in entry.tests)
+    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", tests)):
+        if listed := ", ".join(what):
+            lines.append(f"    - {word}: {listed}")
+    return "\n".join(lines) + "\n"
 
 
 def shown(entry: Entry) -> str:
@@ -263,7 +269,6 @@ _KINDS = (
     ("Figures", ("figure",)),
     ("Sections", ("section",)),
 )
-_HEAD = "| number | label | what it says | where it lives | checked by |\n|---|---|---|---|---|"
 _INTRODUCTION = """# Equations of the paper
 
 Every number of *Same loss, different gradients*, and where it lives here; then [every place that cites the paper](#from-the-code-to-the-paper).
@@ -286,7 +291,7 @@ def page(every: Iterable[Entry] | None = None) -> str:
     parts = [_INTRODUCTION]
     for title, kinds in _KINDS:
         rows = sorted((entry for entry in every if entry.kind in kinds), key=order)
-        parts.append(f"## {title}\n\n{_HEAD}\n" + "\n".join(map(_row, rows)) + "\n")
+        parts.append(f"## {title}\n\n" + "\n".join(map(_item, rows)))
     return "\n".join([*parts, _backwards(every)])
 
 
@@ -300,12 +305,16 @@ def _backwards(every: Iterable[Entry]) -> str:
         where = anchors().get(f"{place.module}:{place.name}")
         name = (f"[`{place.name}`][{where}]" if where else f"`{place.name}`") if place.name else "the module itself"
         there = sorted((number[label] for label in place.labels), key=lambda entry: (_rank(entry), order(entry)))
-        lines.append(f"| {module} | {name} | {', '.join(f'{_word(entry)} `{entry.label}`' for entry in there)} |")
+        lines.append(f"| {module} | {name} | {', '.join(map(_reference, there))} |")
     return "\n".join(lines) + "\n"
 
 
 def _rank(entry: Entry) -> int:
     return next(i for i, (_, kinds) in enumerate(_KINDS) if entry.kind in kinds)
+
+
+def _reference(entry: Entry) -> str:
+    return f"[{_word(entry)}](#{anchor(entry)}) `{entry.label}`"
 
 
 def _word(entry: Entry) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from docs.equations import DOCS, PAGE, ROOT, SOURCES, Entry, anchors, citations, cited, docstrings, entries, labels, order, page
+from docs.equations import DOCS, PAGE, ROOT, SOURCES, Entry, anchor, anchors, citations, cited, docstrings, entries, labels, order, page
 
 from pairgrad.experiments.catalogue import FIGURES, TABLES
 from pairgrad.experiments.paper_items import PAPER, SECTIONS
@@ -189,8 +189,9 @@ def test_the_page_has_every_number_and_every_label() -> None:
     text = source(PAGE)
     for entry in entries():
         shown = f"({entry.number})" if entry.kind == "equation" else entry.number
-        assert f"\n| {shown} | " in text
-        assert not entry.label or f"| `{entry.label}` |" in text
+        name = f"`{entry.label}`" if entry.label else f"a step of `{entry.of}`"
+        assert f"\n**{shown}**{{ #{anchor(entry)} }} {name}\n" in text
+    assert len({anchor(entry) for entry in entries()}) == len(entries())
 
 
 def test_links_lead_into_the_reference() -> None:
