@@ -1,4 +1,7 @@
-"""The steps of a proof: the residual of the Riccati equation, suprema over the axis, barriers. docs/certificates.md has the mathematics."""
+"""The steps of a proof: the residual of the Riccati equation (eq. a2-riccati-app), suprema over the axis, barriers of the error (eq. a2-error-ode-app).
+
+docs/derivations/remainder.md has the mathematics.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Terms:
         return polynomial(debye.numerator(self.beta, k) if 0 <= k <= self.order else (0,))
 
     def term(self, k: int) -> Curve:
-        """r_k / v = g_k / t."""
+        """r_k / v = g_k / t (r_k: eq. a2-candidate-app for k <= 2 at beta = 1)."""
         return Curve(self.numerator(k) // polynomial((0, 1)), 1)
 
     def rate(self, k: int) -> Curve:

@@ -53,7 +53,7 @@ def _numerator(beta: int, k: int) -> tuple[int, ...]:
     products: _Integers = [0]
     for i in range(1, k):
         products = _plus(products, _times(list(_numerator(beta, i)), list(_numerator(beta, k - i))))
-    # (1 + t) ((1 - t^2) / t^2) g_i g_j = ((1 - t) / t^2) N_i N_j, and N_i N_j starts at t^6 or later
+    # (1 + t) ((1 - t^2) / t^2) g_i g_j = ((1 - t) / t^2) N_i N_j, and N_i N_j starts at t^4 or later
     products = _times([1, -1], products)[2:]
     doubled = [0, *_plus([4 * c for c in bracket], [-c for c in products])]
     halves = [c // 2 for c in doubled]
