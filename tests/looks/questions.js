@@ -44,6 +44,7 @@
         if (!clip) said.add(`${called(e)} reaches from ${Math.round(box.left)} to ${Math.round(box.right)} px in a window of ${width}`);
       }
       const across = style(e).overflowX;
+      if (e.closest(".md-header")) continue; // the theme repeats the title of the page there, shortened
       if (unseen(box) || e === document.body || across === "visible" || e.scrollWidth <= e.clientWidth + 1 || tiny(e)) continue;
       if (across === "auto" || across === "scroll") {
         if (!scrolling) said.add(`${called(e)} would have to be scrolled: ${e.scrollWidth} px in ${e.clientWidth}`);
