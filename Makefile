@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence report docs clean
+.PHONY: help setup demo test test-all lint format package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ lint: $(SETUP_STAMP)  ## check format, lint and types
 format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+package: $(SETUP_STAMP)  ## build the wheel and the source archive into dist/, and try them in a clean environment
+	$(BIN)/python -m hatchling build
+	$(BIN)/python -m pytest -m "" tests/test_package.py $(ARGS)
 
 docs: $(SETUP_STAMP)  ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -111,6 +115,9 @@ accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write doc
 evidence: $(SETUP_STAMP)  ## make the paper's tables and figures anew, from records or computed, for the documentation
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad tables --output docs/evidence
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad figures --output docs/evidence
+
+command-line: $(SETUP_STAMP)  ## write docs/command-line.md from the commands
+	$(BIN)/python -m pairgrad.cli.reference docs/command-line.md
 
 report: $(SETUP_STAMP)  ## show all tables and figures on one page, build/report/index.html
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad report --output build/report $(ARGS)

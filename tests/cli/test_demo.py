@@ -13,20 +13,33 @@ import pytest
 from .command import invoke, pairgrad
 
 
-def test_demo_prints_and_writes(tmp_path: Path) -> None:
-    done = pairgrad("demo", "--output", str(tmp_path / "out"), "--epochs", "2")
+def test_demo_tells_and_writes(tmp_path: Path) -> None:
+    done = pairgrad("demo", "--output", str(tmp_path / "out"), "--epochs", "2", columns=80)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 of 5: Same loss, different gradients\n")
     printed = re.sub(r"\s+", " ", done.stdout)
-    assert printed.startswith("Same value, different slopes")
-    assert "values equal bit for bit: yes" in printed
-    assert "coherence defect of original: 1.568e-02" in printed
-    assert "losses equal bit for bit: yes" in printed
-    proven = re.findall(r"(\w+): proven to be within (\S+) of the exact loss, and every gradient within (\S+), rounding included", printed)
+    chapters = [printed.index(f"{number} of 5: ") for number in range(1, 6)]
+    assert chapters == sorted(chapters)
+
+    slopes = dict(re.findall(r"^(original|consistent|paired) +[\d.]+ +([\d.]+) +[\d.]+$", done.stdout, re.MULTILINE))
+    assert slopes == {"original": "1.000000", "consistent": "0.984317", "paired": "0.984373"}
+    updates = re.findall(r"^ +(\d+) +[\d.]+ +(yes|NO) +(\S+) +(\S+)$", done.stdout, re.MULTILINE)
+    assert [int(update) for update, *_ in updates] == [0, 1, 2, 3, 5, 10, 15, 20]
+    assert {same for _, same, *_ in updates} == {"yes"}
+    assert all(1e-4 < float(apart) < 1e-2 for *_, apart, _ in updates)
+    descents = [float(apart) for *_, apart in updates]
+    assert descents[0] == 0
+    assert descents == sorted(descents)
+    assert "equal in every bit at 21 of 21 states" in printed
+
+    proven = re.findall(r"^(arfr|paired) +(\S+e-\S+) +(\S+e-\S+) +(\d+) +(yes|NO)$", done.stdout, re.MULTILINE)
     assert [name for name, *_ in proven] == ["arfr", "paired"]
-    assert 1e-10 < float(proven[0][1]) < 1e-7
-    assert 0 < float(proven[1][1]) < 1e-14
-    assert "held at all 427 points measured: yes" in printed
-    trained = re.findall(r"│ (original|consistent|arfr) +│ ([\d.]+) % +│ ([\d.]+) % +│ ([\d.]+) % +│ (\w+)", done.stdout)
+    assert all(float(measured) <= float(bound) and held == "yes" for _, bound, measured, _, held in proven)
+    steps = re.findall(r"^(arfr|paired) +(\S+e-\S+) +(\S+e-\S+)$", done.stdout, re.MULTILINE)
+    assert 1e-10 < float(steps[0][1]) < 1e-7
+    assert 0 < float(steps[1][1]) < 1e-14
+
+    trained = re.findall(r"^(original|consistent|arfr) +([\d.]+) % +([\d.]+) % +([\d.]+) % +(\w+)", done.stdout, re.MULTILINE)
     assert [(name, verdict) for name, *_, verdict in trained] == [
         ("original", "incoherent"),
         ("consistent", "coherent"),
@@ -35,19 +48,15 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
     runs = tmp_path / "out" / "runs"
     assert sorted(path.name for path in runs.iterdir()) == [f"digits-lt-{name}-seed3407" for name in ("arfr", "consistent", "original")]
     assert all(list(path.glob("evaluation-*.json")) for path in runs.iterdir())
-    titles = (
-        "How far each ratio is from the exact one",
-        "How far each unit difference of the potential is from the exact one",
-        "The raw ratio at x = 1e9: odd orders grow, even orders vanish",
-        "Single numbers",
-        "Depth, certificate and measured time",
-        "Synthetic states, only the backward rule changed: same scores, same losses, other gradients",
-    )
-    places = [printed.index(title) for title in titles]
-    assert places == sorted(places)
-    assert printed.count("all printed digits in 7 of 7 rows: yes") == 4  # AR/FR twice, the certificate twice
-    assert "all printed digits in 6 of 7 rows: NO" in printed  # log-Miller at 4096, and why
-    assert "7.558e-09" in printed
+
+    audited = re.findall(r"^(potential\(128, '[\w-]+'\).value|a clipped norm, by hand) +(\w+) ", done.stdout, re.MULTILINE)
+    assert [verdict for _, verdict in audited] == ["incoherent", "coherent", "coherent", "coherent", "incoherent"]
+
+    held = dict(re.findall(r"^([a-z-]+) +\d+ +(\d+ of \d+)$", done.stdout, re.MULTILINE))
+    assert held["ratio-fidelity"] == "4 of 4"
+    assert held["difference-fidelity"] == "1 of 2"  # log-Miller at 4096, and why
+    assert printed.count("all printed digits in 7 of 7 rows: yes") == 2  # AR/FR and the certificate
+    assert "all printed digits in 6 of 7 rows: NO" in printed
     rows = list(csv.DictReader((tmp_path / "out" / "ratio-fidelity.csv").read_text().splitlines()))
     assert [int(row["dim"]) for row in rows] == [64, 128, 256, 512, 1024, 2048, 4096]
     for row in rows:
@@ -57,10 +66,21 @@ def test_demo_prints_and_writes(tmp_path: Path) -> None:
         assert float(row["paired_float32_relative"]) <= 4e-7
     tables = ("ratio-fidelity", "difference-fidelity", "parity", "constants", "complexity", "synthetic-counterfactual")
     expected = {f"{name}.{kind}" for name in tables for kind in ("csv", "md")}
-    expected |= {f"value-and-slope.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")} | {"runs"}
+    expected |= {f"value-and-slope.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")} | {"runs", "report.html"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected
     assert (tmp_path / "out" / "value-and-slope.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "out" / "value-and-slope.svg").read_text()
+
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert str((tmp_path / "out" / "report.html").resolve()) in done.stdout
+    assert len(re.findall(r"<h2 ", page)) == 6
+    assert page.count("<img ") == 3  # the figure, the descents, the learning curves
+    for name in tables:
+        assert f'<h3 id="{name}">' in page
+    assert "potential(128, &#39;original&#39;).value" in page
+    assert not re.search(r"(src|href)=\"(?!data:|#)", page)  # nothing is loaded
+    longest = max(done.stdout.replace(str(tmp_path), "").splitlines(), key=len)
+    assert len(longest) <= 80, longest
+    assert "\x1b" not in done.stdout
 
 
 def test_help_version_and_realizations() -> None:
@@ -77,6 +97,6 @@ def test_help_version_and_realizations() -> None:
 def test_missing_extra_says_what_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from pairgrad.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
+    assert done.returncode == 2
     assert "pip install 'pairgrad[cli]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,12 +1,42 @@
-"""What a user can get wrong, said in a sentence: exit code 2, no traceback."""
+"""What a user can get wrong, said in a sentence: exit code 2, no traceback unless --debug asks for it."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import typer
+
+from pairgrad.cli.exit_codes import MISTAKE
+
+_in_full = False  # whether --debug was given
+
+
+@contextmanager
+def shown_in_full(wanted: bool) -> Iterator[None]:
+    """With --debug: mistakes come with their tracebacks."""
+    global _in_full
+    before, _in_full = _in_full, wanted or _in_full
+    try:
+        yield
+    finally:
+        _in_full = before
+
+
+def in_full() -> bool:
+    """Whether tracebacks are wanted."""
+    return _in_full
+
+
+def fail(command: str, message: object) -> NoReturn:
+    """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
+    if _in_full:
+        typer.echo(traceback.format_exc(), err=True)
+    typer.echo(f"pairgrad {command}: {message}", err=True)
+    raise typer.Exit(MISTAKE) from None
 
 
 @contextmanager
@@ -18,15 +48,13 @@ def explained(command: str, output: Path | None = None, reads: Path | None = Non
     try:
         yield
     except (ImportError, UnknownName, RecordError) as error:
-        typer.echo(f"pairgrad {command}: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(command, error)
     except OSError as error:
         reason = error.strerror or error
         message = f"cannot read {reads}: {reason}" if reads else str(error)
         if output is not None:
             message = f"cannot write to {output}: {reason}; choose another directory with --output"
-        typer.echo(f"pairgrad {command}: {message}", err=True)
-        raise typer.Exit(2) from None
+        fail(command, message)
 
 
 @contextmanager
@@ -37,8 +65,7 @@ def reported(command: str) -> Iterator[None]:
     try:
         yield
     except EXPLAINED as error:
-        typer.echo(f"pairgrad {command}: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(command, error)
 
 
 def known_realizations(given: list[str] | None, option: str = "--realization") -> None:

@@ -7,61 +7,105 @@ from typing import Annotated
 
 import typer
 
+from pairgrad.cli import completion
 from pairgrad.cli.mistakes import explained, known_realizations, reported
+
+_WHAT, _LOOK, _WHERE, _SEVERAL = "What to train", "Checkpoints, records and looks", "Where", "With several processes"
 
 
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe; without it they are listed.", metavar="RECIPE")] = None,
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe; without it they are listed.", metavar="RECIPE", autocompletion=completion.recipes)
+    ] = None,
     realization: Annotated[
-        list[str] | None, typer.Option(help="How the potential is computed: original, consistent, arfr, paired; repeat for several runs.")
+        list[str] | None,
+        typer.Option(
+            help="How the potential is computed: original, consistent, arfr, paired; repeat for several runs.",
+            metavar="NAME",
+            rich_help_panel=_WHAT,
+            autocompletion=completion.realizations,
+        ),
     ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Instead of the recipe's; repeat for several runs.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Instead of the recipe's; repeat for several runs.", metavar="N", rich_help_panel=_WHAT)
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE", rich_help_panel=_WHAT),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.")] = Path("runs"),
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.")] = 0,
-    keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Epochs between two checkpoints.")] = 1,
-    checkpoint_minutes: Annotated[float, typer.Option(min=0, help="No checkpoint gets older than this.")] = 10.0,
-    record_every: Annotated[int, typer.Option(min=1, help="Updates between two lines of the record.")] = 10,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.", metavar="DIR", rich_help_panel=_WHAT)
+    ] = Path("runs"),
+    data_root: Annotated[
+        Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR", rich_help_panel=_WHAT)
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE", rich_help_panel=_WHERE)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE)
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.", metavar="N", rich_help_panel=_WHERE)] = 0,
+    keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.", metavar="N", rich_help_panel=_LOOK)] = 2,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, help="Epochs between two checkpoints.", metavar="EPOCHS", rich_help_panel=_LOOK)
+    ] = 1,
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0, help="No checkpoint gets older than this.", metavar="MINUTES", rich_help_panel=_LOOK)
+    ] = 10.0,
+    record_every: Annotated[
+        int, typer.Option(min=1, help="Updates between two lines of the record.", metavar="UPDATES", rich_help_panel=_LOOK)
+    ] = 10,
     evaluate_every: Annotated[
-        int | None, typer.Option(min=0, help="Epochs between two looks at the test images; 0: never.", show_default="a tenth of the run")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Epochs between two looks at the test images; 0: never.",
+            show_default="a tenth of the run",
+            metavar="EPOCHS",
+            rich_help_panel=_LOOK,
+        ),
     ] = None,
-    monitor_every: Annotated[int, typer.Option(min=0, help="Updates between two looks at the custom backwards; 0: never.")] = 50,
-    stop_at: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates, with a checkpoint.", metavar="UPDATE")] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard too.")] = False,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    deterministic: Annotated[bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.")] = True,
+    monitor_every: Annotated[
+        int,
+        typer.Option(min=0, help="Updates between two looks at the custom backwards; 0: never.", metavar="UPDATES", rich_help_panel=_LOOK),
+    ] = 50,
+    stop_at: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many updates, with a checkpoint.", metavar="UPDATE", rich_help_panel=_LOOK)
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard too.", rich_help_panel=_LOOK)] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.", rich_help_panel=_WHERE)
+    ] = True,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.", rich_help_panel=_WHERE)
+    ] = True,
     class_parallel: Annotated[
-        int, typer.Option(min=1, help="With several processes: this many share the classes out; 1: each has all.", metavar="N")
+        int, typer.Option(min=1, help="This many share the classes out; 1: each has all.", metavar="N", rich_help_panel=_SEVERAL)
     ] = 1,
     exchange: Annotated[
-        str, typer.Option(help="With several processes: how class banks are brought up to date: auto, gather, reduce.", metavar="HOW")
+        str, typer.Option(help="How class banks are brought up to date: auto, gather, reduce.", metavar="HOW", rich_help_panel=_SEVERAL)
     ] = "auto",
     wrap: Annotated[
-        str, typer.Option(help="With several processes: ddp, each has all weights, or fsdp, they share them out.", metavar="HOW")
+        str, typer.Option(help="ddp, each has all weights, or fsdp, they share them out.", metavar="HOW", rich_help_panel=_SEVERAL)
     ] = "ddp",
     timeout: Annotated[
-        float, typer.Option(help="With several processes: give up when another was waited for this long.", metavar="SECONDS")
+        float, typer.Option(help="Give up when another was waited for this long.", metavar="SECONDS", rich_help_panel=_SEVERAL)
     ] = 600.0,
     reshare: Annotated[
         bool,
         typer.Option(
-            "--reshare", help="Go on with a run of another number of processes, or other options of these, from its last checkpoint."
+            "--reshare",
+            help="Go on with a run of another number of processes, or other options of these, from its last checkpoint.",
+            rich_help_panel=_SEVERAL,
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.", rich_help_panel=_WHAT)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
 
-    Several realizations or seeds are run one after the other. On several GPUs or processes: torchrun --nproc-per-node 8 -m pairgrad train RECIPE ...
-    Exit code 0: done. 2: could not start. 3: a loss that is not finite. 4: a checkpoint or the record could not be written. 5: another process died, hangs
-    or has other settings. 130: stopped by a signal.
+    Several realizations or seeds are run one after the other.
     """
     with explained("train", output), reported("train"):
         from pairgrad.cli import train as command
@@ -109,13 +153,21 @@ def train(
 
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Directories that pairgrad train wrote.", metavar="RUN")],
-    score: Annotated[list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all")] = None,
-    convention: Annotated[list[str] | None, typer.Option(help="Of FPR95: patt, sc-ood or openood; repeat.", show_default="all")] = None,
-    step: Annotated[int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one")] = None,
+    score: Annotated[
+        list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all", metavar="NAME")
+    ] = None,
+    convention: Annotated[
+        list[str] | None, typer.Option(help="Of FPR95: patt, sc-ood or openood; repeat.", show_default="all", metavar="NAME")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
+    ] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one", metavar="DEVICE")
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
-    json: Annotated[Path | None, typer.Option(help="Write the results of all runs into this file too.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the results of all runs into this file too.", metavar="FILE")] = None,
 ) -> None:
     """Accuracy by shot group and detection of out-of-distribution images, by score, source and convention.
 
@@ -139,7 +191,7 @@ def collect(
             metavar="PATH",
         ),
     ],
-    records: Annotated[Path, typer.Option("--records", help="Directory for the records.")] = Path("records"),
+    records: Annotated[Path, typer.Option("--records", help="Directory for the records.", metavar="DIR")] = Path("records"),
 ) -> None:
     """Make small records of what commands left behind, from which tables and figures are made without weights and on any machine.
 
@@ -157,38 +209,53 @@ def collect(
 def fork(
     recipe: Annotated[
         str | None,
-        typer.Argument(help="A recipe, to fork from random weights, and then from where its first branch has come.", show_default=False),
+        typer.Argument(
+            help="A recipe, to fork from random weights, and then from where its first branch has come.",
+            metavar="RECIPE",
+            show_default=False,
+            autocompletion=completion.recipes,
+        ),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="Fork from a checkpoint of this run instead.", metavar="RUN", show_default=False)
     ] = None,
-    step: Annotated[int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest")] = None,
-    updates: Annotated[int, typer.Option(min=1, help="That each branch makes.")] = 1000,
+    step: Annotated[
+        int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
+    ] = None,
+    updates: Annotated[int, typer.Option(min=1, help="That each branch makes.", metavar="N")] = 1000,
     probes: Annotated[
-        int | None, typer.Option(min=2, help="Local probes of each fork.", show_default="43, or as many as fit between the updates")
+        int | None,
+        typer.Option(min=2, help="Local probes of each fork.", show_default="43, or as many as fit between the updates", metavar="N"),
     ] = None,
     branch: Annotated[
         list[str] | None,
-        typer.Option(help="A realization; repeat. The first must be original.", show_default="original, consistent, arfr, paired"),
+        typer.Option(
+            help="A realization; repeat. The first must be original.",
+            show_default="original, consistent, arfr, paired",
+            metavar="NAME",
+            autocompletion=completion.realizations,
+        ),
     ] = None,
     second: Annotated[
         bool, typer.Option("--second/--no-second", help="Fork again from the first branch after its updates, as the paper does.")
     ] = True,
-    seed: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the recipe's.", metavar="N")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Each fork gets a directory and a record in this one.")] = Path("forks"),
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Each fork gets a directory and a record in this one.", metavar="DIR")
+    ] = Path("forks"),
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Train several realizations from one start on the same augmented tensors, and measure how their gradients and their paths part.
 
     At every probe the scores, losses and gradients of all realizations are compared at one state; between the probes each branch goes its own way. The same
-    command again takes up a fork that was stopped. Exit codes are those of pairgrad train.
+    command again takes up a fork that was stopped.
     """
     with explained("fork", output), reported("fork"):
         from pairgrad.cli import fork as command
@@ -226,15 +293,20 @@ def frozen(
     run: _Run,
     step: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="A checkpoint, 0 for the untrained start; repeat.", show_default="the first, the middle one, the last"),
+        typer.Option(
+            min=0,
+            help="A checkpoint, 0 for the untrained start; repeat.",
+            show_default="the first, the middle one, the last",
+            metavar="UPDATE",
+        ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Images of the batch that is captured.")] = 128,
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    batch_size: Annotated[int, typer.Option(help="Images of the batch that is captured.", metavar="N")] = 128,
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
     output: _RecordFile = None,
     save: Annotated[
         Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -253,10 +325,12 @@ def frozen(
 
 def states(
     run: _Run,
-    every: Annotated[int, typer.Option(min=1, help="Take checkpoints after a multiple of this many epochs, and the last.")] = 1,
-    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA")] = None,
+    every: Annotated[
+        int, typer.Option(min=1, help="Take checkpoints after a multiple of this many epochs, and the last.", metavar="EPOCHS")
+    ] = 1,
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
     output: _RecordFile = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -271,6 +345,3 @@ def states(
         from pairgrad.cli import states as command
 
         command.run(reader.Reading(run, data_root, output, threads, verify), every, quiet, Console(highlight=False))
-
-
-COMMANDS = (train, evaluate, collect, fork, frozen, states)

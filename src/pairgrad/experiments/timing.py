@@ -42,7 +42,7 @@ def one_thread() -> Iterator[None]:
 def machine() -> dict[str, str]:
     """What measured times depend on."""
     return {
-        "CPU": f"{_processor()}, {os.cpu_count()} logical cores",
+        "CPU": f"{processor()}, {os.cpu_count()} logical cores",
         "instruction set used by torch": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
@@ -58,7 +58,8 @@ def machine_line() -> str:
     return ", ".join((facts["CPU"], torch_facts, f"Python {facts['Python']}", facts["system"]))
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the CPU."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():

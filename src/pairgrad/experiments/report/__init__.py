@@ -1,6 +1,6 @@
 """All tables and figures as one page: an HTML file that needs no network and runs no script."""
 
 from pairgrad.experiments.report.items import Item, collected
-from pairgrad.experiments.report.page import render, templates
+from pairgrad.experiments.report.page import page, render, templates
 
-__all__ = ["Item", "collected", "render", "templates"]
+__all__ = ["Item", "collected", "page", "render", "templates"]

@@ -81,7 +81,7 @@ class Item:
     @property
     def csv(self) -> str:
         """The data as a `data:` address."""
-        return _address("text/csv;charset=utf-8", to_csv(self.table).encode()) if self.table else ""
+        return address("text/csv;charset=utf-8", to_csv(self.table).encode()) if self.table else ""
 
 
 def collected(
@@ -112,11 +112,12 @@ def _made(name: str, recipe: Recipe, records: Records, progress: Progress) -> It
 def _picture(recipe: FigureRecipe | RecordedFigure, table: Table) -> str:
     drawn = recipe.picture(table, "svg")
     if len(drawn) <= LARGEST_SVG:
-        return _address("image/svg+xml", drawn)
-    return _address("image/png", recipe.picture(table, "png"))
+        return address("image/svg+xml", drawn)
+    return address("image/png", recipe.picture(table, "png"))
 
 
-def _address(media: str, content: bytes) -> str:
+def address(media: str, content: bytes) -> str:
+    """A file as a `data:` address."""
     return f"data:{media};base64,{base64.b64encode(content).decode()}"
 
 

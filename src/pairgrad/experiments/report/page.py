@@ -27,15 +27,15 @@ CLAIMS = (
 )
 
 
-def templates() -> Any:
-    """jinja2 with the templates of the page, or what to install."""
+def templates(*more: Path) -> Any:
+    """jinja2 with the templates of the page and those in `more` directories, or what to install."""
     try:
         import jinja2
         import markupsafe
     except ImportError:
         raise ImportError("the report needs jinja2: pip install 'pairgrad[html]'") from None
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
+        loader=jinja2.FileSystemLoader([*more, HERE]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -48,22 +48,22 @@ def templates() -> Any:
 
 def render(items: Sequence[Item]) -> str:
     """The page as one string. Everything that comes from the items is escaped; the page may load nothing and run nothing."""
+    return page(
+        templates().get_template("page.html"),
+        items=items,
+        sections=[(key or "beyond", SECTIONS[key], list(group)) for key, group in groupby(items, key=lambda item: item.section)],
+        claims=(*CLAIMS, *found(items)),
+        absent=[each for each in PAPER.values() if each.name not in {item.name for item in items}],
+        failing=[item for item in items if item.held < len(item.checks)],
+    )
+
+
+def page(template: Any, **content: Any) -> str:
+    """A template filled in, with the style of all our pages and a policy that lets it load nothing and run nothing."""
     style = (HERE / "style.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        templates()
-        .get_template("page.html")
-        .render(
-            items=items,
-            sections=[(key or "beyond", SECTIONS[key], list(group)) for key, group in groupby(items, key=lambda item: item.section)],
-            claims=(*CLAIMS, *found(items)),
-            absent=[each for each in PAPER.values() if each.name not in {item.name for item in items}],
-            failing=[item for item in items if item.held < len(item.checks)],
-            version=__version__,
-            style=style,
-            policy=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'",
-        )
-    )
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return template.render(version=__version__, style=style, policy=policy, **content)
 
 
 def found(items: Sequence[Item]) -> tuple[str, str]:

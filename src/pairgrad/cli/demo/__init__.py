@@ -1,0 +1,40 @@
+"""`pairgrad demo`: the whole story in five chapters, told on the terminal while it happens, and then as one HTML report."""
+
+from __future__ import annotations
+
+import time
+import webbrowser
+from pathlib import Path
+
+from rich.text import Text
+
+from pairgrad.cli.demo.chapters import CHAPTERS, Setting
+from pairgrad.cli.demo.page import render
+from pairgrad.cli.demo.telling import Teller, Told
+from pairgrad.cli.output import prepare
+from pairgrad.cli.streams import Streams
+from pairgrad.experiments.figures.style import pyplot
+from pairgrad.experiments.report import templates
+from pairgrad.ground.balls import flint
+from pairgrad.ground.files import write_atomically
+
+
+def run(output: Path, epochs: int | None = None, show: bool = False) -> Path:
+    """Tell the story, and write its runs, tables, pictures and report.html into `output`; the path of the report."""
+    for need in (flint, pyplot, templates):
+        need()  # what is missing is said before anything is computed
+    setting = Setting.of(output, epochs)
+    prepare(output)
+    started, console, told = time.monotonic(), Streams("pairgrad demo").out, []
+    for number, (title, tell) in enumerate(CHAPTERS.items(), start=1):
+        console.print(Text(f"{number} of {len(CHAPTERS)}: {title}", style="bold cyan"))
+        told.append(Told(tell.__name__.replace("_", "-"), title))
+        tell(Teller(console, told[-1]), setting)
+    seconds = time.monotonic() - started
+    report = write_atomically(output / "report.html", render(told, seconds))
+    console.print(Text(f"Done in {seconds:.0f} s. All of it on one page:", style="bold"))
+    console.print(Text(f"  {report.resolve()}"), soft_wrap=True)
+    console.print(Text("Next: pairgrad audit --help, pairgrad train, pairgrad report, pairgrad doctor."))
+    if show:
+        webbrowser.open(report.resolve().as_uri())
+    return report

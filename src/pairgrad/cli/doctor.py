@@ -1,0 +1,239 @@
+"""`pairgrad doctor`: what is installed, what works here, and a self-check."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pairgrad.cli.self_check import CHECKS, COMPILED, Skipped, usable_dtypes
+from pairgrad.cli.show import progress
+from pairgrad.experiments.timing import processor
+from pairgrad.ground.files import write_atomically
+
+OK, MISSING, OLD, FAILED, SKIPPED = "ok", "missing", "too old", "FAILED", "skipped"
+# Extras that a user may want, and what for. Those of developers (docs, test, dev, bench-peers ...) are left out, as is "all", which is several of these.
+EXTRAS = {
+    "cli": "this command line",
+    "reference": "ball arithmetic: certificates, 'reference', the tables",
+    "figures": "pictures",
+    "html": "reports as HTML pages",
+    "mixture": "VMFMixture",
+    "train": "pairgrad train and evaluate",
+    "jax": "audits of JAX functions",
+    "integrations": "Lightning, transformers, TensorBoard",
+}
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)(?:\[[^\]]*\])?(?:[^;]*?>=(?P<least>[\d.]+))?[^;]*(?:;.*extra == ['\"](?P<extra>[\w-]+)['\"])?"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination."""
+
+    name: str
+    status: str
+    words: str = ""
+    seconds: float | None = None
+
+    @property
+    def bad(self) -> bool:
+        return self.status == FAILED
+
+
+@dataclass
+class Examination:
+    """All of it, in the order in which it is shown."""
+
+    system: dict[str, str] = field(default_factory=dict)
+    packages: list[Finding] = field(default_factory=list)
+    devices: list[Finding] = field(default_factory=list)
+    checks: list[Finding] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        return not any(finding.bad for finding in (*self.packages, *self.devices, *self.checks))
+
+
+def run(console: Console, compiled: bool = False, file: Path | None = None) -> bool:
+    """Examine, print and, if asked for, write it down; False if something that should work does not."""
+    found = Examination(system())
+    _heading(console, "System")
+    for name, words in found.system.items():
+        _line(console, name, words)
+    _heading(console, "Packages")
+    for finding in packages():
+        found.packages.append(finding)
+        _show(console, finding)
+    _heading(console, "Devices and dtypes")
+    for finding in devices():
+        found.devices.append(finding)
+        _show(console, finding)
+    _heading(console, "Self-check")
+    for name, check in {**CHECKS, **(COMPILED if compiled else {})}.items():
+        with progress(console, name, 1):
+            finding = checked(name, check)
+        found.checks.append(finding)
+        _show(console, finding)
+    console.print()
+    bad = [finding.name for finding in (*found.packages, *found.devices, *found.checks) if finding.bad]
+    verdict = f"Not well: {', '.join(bad)}. Please report it with these lines." if bad else "All is well."
+    console.print(Text(verdict, style="bold red" if bad else "bold green"))
+    if file is not None:
+        write_atomically(file, json.dumps({**asdict(found), "healthy": found.healthy}, indent=2) + "\n")
+        console.print(Text(f"Written to {file}"), soft_wrap=True)
+    return found.healthy
+
+
+def system() -> dict[str, str]:
+    """What one is asked for in a bug report."""
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}" if torch.version.hip else "CPU build"
+    facts = {
+        "pairgrad": f"{metadata.version('pairgrad')}",
+        "Python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": f"{processor()}, {os.cpu_count()} logical cores",
+        "torch": f"{torch.__version__}, {build}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
+        "compile": _compiler(),
+        "distributed": ", ".join(_backends()) or "not in this build",
+        "$PAIRGRAD_DATA": _data(),
+    }
+    return facts
+
+
+def packages() -> Iterator[Finding]:
+    """What the library needs, and every extra."""
+    needs = list(requirements())
+    for name, least, extra in needs:
+        if extra is None:
+            status, version = installed(name, least)
+            yield Finding(name, FAILED if status == MISSING else status, f"{version or 'not installed'}, required")
+    for extra, purpose in EXTRAS.items():
+        found = [(name, *installed(name, least)) for name, least, of in needs if of == extra]
+        lacking = [f"{name} {version or ''}".strip() for name, status, version in found if status != OK]
+        if not lacking:
+            yield Finding(f"[{extra}]", OK, f"{purpose} ({', '.join(f'{name} {version}' for name, _, version in found)})")
+        else:
+            status = OLD if all(status != MISSING for _, status, _ in found) else MISSING
+            yield Finding(f"[{extra}]", status, f"{purpose}; lacks {', '.join(lacking)}: pip install -U 'pairgrad[{extra}]'")
+
+
+def requirements() -> Iterator[tuple[str, str | None, str | None]]:
+    """Name, least version and extra of everything that pairgrad declares."""
+    for line in metadata.requires("pairgrad") or ():
+        match = _REQUIREMENT.match(line)
+        assert match is not None
+        if match["name"] != "pairgrad":
+            yield match["name"], match["least"], match["extra"]
+
+
+def installed(name: str, least: str | None) -> tuple[str, str | None]:
+    """Whether a distribution is there and new enough, and its version.
+
+    Examples:
+        >>> installed("no-such-thing", None)
+        ('missing', None)
+        >>> installed("torch", "1.0")[0], installed("torch", "99")[0]
+        ('ok', 'too old')
+    """
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return MISSING, None
+    return (OK if least is None or _release(version) >= _release(least) else OLD), version
+
+
+def devices() -> Iterator[Finding]:
+    """Every device that torch sees, with the dtypes in which values and derivatives are right on it."""
+    places = ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count() if torch.cuda.is_available() else 0))]
+    places += ["mps"] if torch.backends.mps.is_available() else []
+    places += [f"xpu:{k}" for k in range(torch.xpu.device_count())] if hasattr(torch, "xpu") and torch.xpu.is_available() else []
+    for place in places:
+        name = ""
+        if place.startswith("cuda"):
+            properties = torch.cuda.get_device_properties(place)
+            name = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, capability {properties.major}.{properties.minor}: "
+        usable = usable_dtypes(torch.device(place))
+        good = [f"{dtype}{note}" for dtype, (right, note) in usable.items() if right]
+        bad = [f"{dtype} ({note})" for dtype, (right, note) in usable.items() if not right]
+        # A device may lack float64, as MPS does; without float32 nothing can be done on it.
+        status = OK if usable["float32"][0] else FAILED
+        yield Finding(place, status, f"{name}{', '.join(good)}{'; not ' + ', '.join(bad) if bad else ''}")
+
+
+def checked(name: str, check: Callable[[], str]) -> Finding:
+    """Run one check; what it says, and how long it took. A check fails by raising."""
+    started = perf_counter()
+    try:
+        words = check()
+    except Skipped as reason:
+        return Finding(name, SKIPPED, str(reason))
+    except Exception as error:
+        return Finding(name, FAILED, f"{type(error).__name__}: {error}".splitlines()[0], perf_counter() - started)
+    return Finding(name, OK, words, perf_counter() - started)
+
+
+def _compiler() -> str:
+    name = next((name for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "cl") if name and shutil.which(name)), None)
+    if name is None:
+        return "no C++ compiler found, which the CPU needs; see pairgrad doctor --compile"
+    return f"C++ compiler {name}; pairgrad doctor --compile tries it"
+
+
+def _backends() -> list[str]:
+    if not torch.distributed.is_available():
+        return []
+    from torch import distributed
+
+    known = {"gloo": distributed.is_gloo_available, "nccl": distributed.is_nccl_available, "mpi": distributed.is_mpi_available}
+    return [name for name, available in known.items() if available()]
+
+
+def _data() -> str:
+    root = os.environ.get("PAIRGRAD_DATA")
+    if not root:
+        return "not set; only pairgrad train on real images needs it"
+    return f"{root}{'' if Path(root).is_dir() else ', which is no directory'}"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def _heading(console: Console, words: str) -> None:
+    console.print(Text(f"\n{words}" if words != "System" else words, style="bold"))
+
+
+_NAMES = 17  # characters; the longest name has 16
+_STYLES = {OK: "green", MISSING: "yellow", OLD: "yellow", FAILED: "bold red", SKIPPED: "dim"}
+
+
+def _show(console: Console, finding: Finding) -> None:
+    seconds = "" if finding.seconds is None else f" ({finding.seconds:.1f} s)"
+    _line(console, finding.name, f"{finding.words}{seconds}", finding.status)
+
+
+def _line(console: Console, name: str, words: str, status: str | None = None) -> None:
+    """Columns of names and, for examinations, of a status; the rest is words, folded under themselves."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_NAMES)
+    if status is not None:
+        grid.add_column(width=7)
+    grid.add_column(overflow="fold")
+    cells = [Text(f"  {name}"), *([] if status is None else [Text(status, style=_STYLES[status])]), Text(words)]
+    grid.add_row(*cells)
+    console.print(grid)

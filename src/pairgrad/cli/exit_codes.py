@@ -1,0 +1,17 @@
+"""What the shell is told when a command ends."""
+
+from __future__ import annotations
+
+DONE, MISTAKE, BUG, INTERRUPTED = 0, 2, 70, 130
+GENERAL = {
+    DONE: "Done.",
+    MISTAKE: "Could not start: a mistake in the command, its files or what is installed. The message says what to do.",
+    BUG: "A bug of pairgrad. The traceback is shown.",
+    INTERRUPTED: "Stopped by Ctrl-C or a signal.",
+}
+AUDIT = {0: "Coherent.", 1: "Incoherent.", 2: "Could not tell, or a mistake. The message says which."}
+CERTIFY = {1: "A proof failed."}
+PLAN = {1: "No layout fits the memory."}
+DOCTOR = {1: "The self-check failed, or something that is installed is broken."}
+FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
+TRAIN = {**FORK, 5: "Another process died, hangs or has other settings."}

@@ -1,0 +1,340 @@
+"""Commands that answer a question, and their options: audit, certify, plan, doctor, bench, realizations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pairgrad.cli import completion
+from pairgrad.cli.mistakes import explained, fail, in_full
+
+_WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
+_RUN, _MACHINE = "The run", "The machines"
+_ALL_POTENTIALS, _ONE_POTENTIAL, _STATE = "For all potentials", "For one potential", "For a learning state"
+
+
+def audit(
+    targets: Annotated[
+        list[str],
+        typer.Argument(help="module:function, module:Class, module:object.attr or path/to/file.py:function.", metavar="TARGET"),
+    ],
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            help='What to call it with: "randn(32,128), randint(10,(32,))", "x=uniform(0.1,4,(16,)), n=3", @file.safetensors.',
+            metavar="SPEC",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    inputs_from: Annotated[
+        str | None,
+        typer.Option(
+            help="A function that returns the inputs: module:function, or one beside the target.", metavar="TARGET", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            help='Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".', metavar="RANGES", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="float64, float32, float16 or bfloat16, instead of that of the inputs.", metavar="DTYPE", rich_help_panel=_WHERE),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of random inputs and of the audit.", metavar="N", rich_help_panel=_WHERE)] = 0,
+    effort: Annotated[str, typer.Option(help="quick, standard or thorough.", metavar="HOW", rich_help_panel=_HOW)] = "standard",
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            help="Defects smaller than this, over the size of the gradient, do not decide.", metavar="SHARE", rich_help_panel=_HOW
+        ),
+    ] = 0.0,
+    intent: Annotated[
+        str | None,
+        typer.Option(
+            help="What is wanted: straight-through, gradient-cap or implicit-reparameterization.", metavar="NAME", rich_help_panel=_HOW
+        ),
+    ] = None,
+    second_order: Annotated[
+        bool, typer.Option("--second-order/--no-second-order", help="Audit the second backward too.", rich_help_panel=_HOW)
+    ] = True,
+    consequences: Annotated[
+        bool, typer.Option("--consequences/--no-consequences", help="Look for causes and effects of a defect.", rich_help_panel=_HOW)
+    ] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds for each target; 0 for no end.", metavar="SECONDS", rich_help_panel=_HOW)] = 300.0,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write the report as a page; a folder if there are several targets.", metavar="FILE", rich_help_panel=_REPORT),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Write the report as data; a folder if there are several targets.", metavar="FILE", rich_help_panel=_REPORT),
+    ] = None,
+    code_quality: Annotated[
+        Path | None,
+        typer.Option(help="Write what does not pass in GitLab's code-quality format.", metavar="FILE", rich_help_panel=_REPORT),
+    ] = None,
+    format: Annotated[str, typer.Option(help="text, json, or github for annotations.", metavar="FORMAT", rich_help_panel=_REPORT)] = "text",
+    explain: Annotated[bool, typer.Option("--explain", help="Say it in plain words too.", rich_help_panel=_REPORT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and the verdict only.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show the way to an exception, as --debug does.")] = False,
+) -> None:
+    """Find out whether the backward of a function is the derivative of its forward.
+
+    The function runs in a process of its own. Without --inputs and --inputs-from they are taken from the attribute example_inputs of the function or from
+    <function>_inputs beside it. Ctrl-C keeps what was found.
+    """
+    from pairgrad.cli.audit import Options, run
+
+    options = Options(
+        inputs=inputs,
+        inputs_from=inputs_from,
+        domain=domain,
+        dtype=dtype,
+        effort=effort,
+        seed=seed,
+        tolerance=tolerance,
+        intent=intent,
+        second_order=second_order,
+        consequences=consequences,
+        timeout=timeout,
+        html=html,
+        json=json,
+        code_quality=code_quality,
+        format=format,
+        explain=explain,
+        quiet=quiet,
+        traceback=traceback or in_full(),
+    )
+    raise typer.Exit(run(targets, options))
+
+
+def certify(
+    max_order: Annotated[
+        int | None,
+        typer.Option(
+            help="Prove orders 1 to this one; 24, the most, takes 40 s.", metavar="N", show_default="8", rich_help_panel=_ALL_POTENTIALS
+        ),
+    ] = None,
+    dim: Annotated[int | None, typer.Option(help="Feature dimension.", metavar="N", rich_help_panel=_ONE_POTENTIAL)] = None,
+    nu: Annotated[float | None, typer.Option(help="Bessel order, instead of --dim.", metavar="NU", rich_help_panel=_ONE_POTENTIAL)] = None,
+    order: Annotated[
+        int | None,
+        typer.Option(
+            help="Order of the expansion.", metavar="N", show_default="the order that 'paired' chooses", rich_help_panel=_ONE_POTENTIAL
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option(help="Order shift of 'paired', with --order.", metavar="N", rich_help_panel=_ONE_POTENTIAL)
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Features, labels and a class bank, in safetensors.", metavar="FILE", rich_help_panel=_STATE),
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="Tau, unless the file says it.", metavar="TAU", rich_help_panel=_STATE)] = None,
+    realization: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How the potential is computed; repeat to compare.",
+            metavar="NAME",
+            show_default="arfr and paired",
+            rich_help_panel=_STATE,
+            autocompletion=completion.realizations,
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32 or float64 instead of the dtype of the file.", metavar="DTYPE", rich_help_panel=_STATE)
+    ] = None,
+    bank: Annotated[
+        str | None,
+        typer.Option(help="Prefix of the bank's tensors, if the file has several banks.", metavar="PREFIX", rich_help_panel=_STATE),
+    ] = None,
+) -> None:
+    """Prove the error bounds of the Bessel ratio again, in ball arithmetic, or bound the errors of a saved learning state.
+
+    Without options: for all x and nu. With --dim or --nu: for one potential. With --state: scores, losses, probabilities, predictions and gradients of a
+    batch against a class bank. Where there is no theorem, the reason is printed, and that is no failure.
+    """
+    with explained("certify", reads=state):
+        if state is not None:
+            from pairgrad.cli.certify_state import run as run_state
+
+            for name, value in (("--dim", dim), ("--nu", nu), ("--order", order), ("--shift", shift), ("--max-order", max_order)):
+                if value is not None:
+                    raise typer.BadParameter(f"{name} is about a potential, --state about a learning state: give one of them")
+            run_state(state, temperature, realization, dtype, bank)
+            return
+        for name, given in (("--temperature", temperature), ("--realization", realization), ("--dtype", dtype), ("--bank", bank)):
+            if given is not None:
+                raise typer.BadParameter(f"{name} needs --state FILE, the learning state it is about")
+        from pairgrad.cli.certify import run
+
+        if not run(dim, nu, order, shift, 8 if max_order is None else max_order):
+            raise typer.Exit(1)
+
+
+def plan(
+    classes: Annotated[str, typer.Option(help="Classes of the whole bank: 1e7, 10_000_000 or 10M.", metavar="N", rich_help_panel=_RUN)],
+    dim: Annotated[str, typer.Option(help="Feature dimension.", metavar="N", rich_help_panel=_RUN)],
+    ranks: Annotated[str, typer.Option(help="Processes, all together.", metavar="N", rich_help_panel=_RUN)],
+    batch: Annotated[str, typer.Option(help="Samples of a step, of all ranks together.", metavar="N", rich_help_panel=_RUN)],
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="Bytes per second that a rank can send.", metavar="B/S", show_default="12.5e9, 100 Gbit/s", rich_help_panel=_MACHINE
+        ),
+    ] = None,
+    latency: Annotated[
+        str | None, typer.Option(help="Seconds that any message takes.", metavar="S", show_default="2e-5", rich_help_panel=_MACHINE)
+    ] = None,
+    flops: Annotated[
+        str | None,
+        typer.Option(
+            help="Operations per second of a rank in matrix products.", metavar="OP/S", show_default="1e13", rich_help_panel=_MACHINE
+        ),
+    ] = None,
+    elementwise: Annotated[
+        str | None,
+        typer.Option(
+            help="Elementwise work per score, in such operations.",
+            metavar="OP",
+            show_default="2000, measured on a CPU",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Bytes of a rank: 40G.", metavar="BYTES", show_default="not asked", rich_help_panel=_MACHINE)
+    ] = None,
+    process: Annotated[
+        str | None,
+        typer.Option(help="Bytes of a process before it has a bank.", metavar="BYTES", show_default="270M", rich_help_panel=_MACHINE),
+    ] = None,
+    views: Annotated[str, typer.Option(help="Of each sample.", metavar="N", rich_help_panel=_RUN)] = "1",
+    dtype: Annotated[str, typer.Option(help="Of the bank: float32 or float64.", metavar="DTYPE", rich_help_panel=_RUN)] = "float32",
+    two_epochs: Annotated[bool, typer.Option("--two-epochs", help="A bank with memory='two-epochs'.", rich_help_panel=_RUN)] = False,
+    prior: Annotated[bool, typer.Option("--prior", help="The loss has a log prior.", rich_help_panel=_RUN)] = False,
+    sample: Annotated[
+        str, typer.Option(help="Share of the classes that is scored in a step.", metavar="SHARE", rich_help_panel=_RUN)
+    ] = "1",
+    exchange: Annotated[
+        str,
+        typer.Option(
+            help="Of class statistics between replicas: auto, the cheaper one, gather or reduce.", metavar="HOW", rich_help_panel=_RUN
+        ),
+    ] = "auto",
+    replicated_inputs: Annotated[
+        bool, typer.Option("--replicated-inputs", help="Ranks that share the classes out bring the same samples.", rich_help_panel=_RUN)
+    ] = False,
+    static: Annotated[bool, typer.Option("--static", help="Batch sizes never change: no headers.", rich_help_panel=_RUN)] = False,
+    unbounded: Annotated[
+        bool, typer.Option("--unbounded", help="Features are not normalised: scores may lie far apart.", rich_help_panel=_RUN)
+    ] = False,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Measure --flops and --elementwise here, on one thread; takes seconds.", rich_help_panel=_MACHINE),
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="With --measure: cpu, cuda.", metavar="DEVICE", show_default="cpu", rich_help_panel=_MACHINE)
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the plan as data, schema pairgrad.plan/1.", metavar="FILE")] = None,
+) -> None:
+    """Before a run on many ranks: memory, operations, bytes on the wire and time of a step in every layout, and the best one.
+
+    A layout D x C has D replicas of the class bank, each shared out over C ranks. The best is the fastest that fits the memory. Where none fits, it says how
+    many ranks are needed.
+    """
+    with explained("plan"):
+        from rich.console import Console
+
+        from pairgrad.cli import plan as command
+
+        options = command.Options(
+            classes=classes,
+            dim=dim,
+            ranks=ranks,
+            batch=batch,
+            bandwidth=bandwidth,
+            latency=latency,
+            flops=flops,
+            elementwise=elementwise,
+            memory=memory,
+            process=process,
+            views=views,
+            dtype=dtype,
+            two_epochs=two_epochs,
+            prior=prior,
+            sample=sample,
+            exchange=exchange,
+            replicated_inputs=replicated_inputs,
+            static=static,
+            unbounded=unbounded,
+            measure=measure,
+            device=device,
+            json=json,
+        )
+        try:
+            found = command.run(options, Console(highlight=False))
+        except command.WrongOption as error:
+            fail("plan", error)
+        except OSError as error:
+            fail("plan", f"--json: cannot write {json}: {error.strerror or error}; choose another file")
+    if found.best is None:
+        raise typer.Exit(1)
+
+
+def doctor(
+    compiled: Annotated[bool, typer.Option("--compile", help="Try torch.compile, too; half a minute more.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write it as data, too.", metavar="FILE")] = None,
+) -> None:
+    """Say what is installed, which extras are missing and what for, which devices and dtypes can be used, and check in ten seconds that the numbers are right.
+
+    An extra that is missing is no failure. What it prints is what a bug report needs.
+    """
+    with explained("doctor", json):
+        from pairgrad.cli.doctor import run
+        from pairgrad.cli.streams import Streams
+
+        if not run(Streams("pairgrad doctor").out, compiled, json):
+            raise typer.Exit(1)
+
+
+def bench(
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", metavar="DEVICE")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32 or float64.", metavar="DTYPE")] = "float32",
+    batch: Annotated[int, typer.Option(min=1, help="Samples of a step.", metavar="N")] = 32,
+    classes: Annotated[int, typer.Option(min=2, help="Classes of the bank.", metavar="N")] = 1000,
+    dim: Annotated[int, typer.Option(min=2, help="Feature dimension.", metavar="N")] = 1024,
+    compiled: Annotated[bool, typer.Option("--compile", help="The compiled step, too; half a minute more.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Of each call; the median counts.", metavar="N")] = 21,
+    threads: Annotated[int, typer.Option(min=1, help="Of the CPU.", metavar="N")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write the times as data, too.", metavar="FILE")] = None,
+) -> None:
+    """Measure here what the documentation measured elsewhere: the learning step over its two bare matrix products, and the potential by realization.
+
+    Calls take turns and medians are compared, so that ratios can be trusted where times cannot. Run it on an idle machine.
+    """
+    with explained("bench", json):
+        from pairgrad.cli.bench import Workload, run
+        from pairgrad.cli.streams import Streams
+
+        try:
+            workload = Workload(device, dtype, batch, classes, dim, compiled, repeats, threads)
+        except ValueError as error:
+            fail("bench", error)
+        run(workload, Streams("pairgrad bench").out, json)
+
+
+def realizations() -> None:
+    """List the ways to compute the potential and what each trades."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import pairgrad
+
+    table = Table("name", "coherent", "what it computes", "what it trades")
+    for r in pairgrad.realizations():
+        table.add_row(r.name, "yes" if r.coherent else "no", r.summary, r.trade)
+    Console().print(table)

@@ -1,0 +1,133 @@
+"""`pairgrad doctor` and `pairgrad bench`."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+import pairgrad as pg
+from pairgrad.cli import doctor, self_check
+
+from .command import invoke
+
+
+class TestDoctor:
+    def test_it_says_what_there_is_and_that_it_is_right(self, tmp_path: Path) -> None:
+        done = invoke("doctor", "--json", str(tmp_path / "doctor.json"), columns=80)
+        assert done.exit_code == 0, done.output
+        assert max(map(len, done.stdout.replace(str(tmp_path), "").splitlines())) <= 80
+        for heading in ("System", "Packages", "Devices and dtypes", "Self-check", "All is well."):
+            assert heading in done.stdout
+        assert torch.__version__ in done.stdout
+        found = json.loads((tmp_path / "doctor.json").read_text())
+        assert found["healthy"]
+        assert [check["name"] for check in found["checks"]] == list(self_check.CHECKS)
+        assert {check["status"] for check in found["checks"]} == {"ok"}
+        assert sum(check["seconds"] for check in found["checks"]) < 60  # ten on an idle machine; a test has company
+        assert "float64, float32, bfloat16" in found["devices"][0]["words"]
+
+    def test_a_wrong_slope_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = pg.Potential.slope
+        monkeypatch.setattr(
+            pg.Potential, "slope", lambda self, x: right(self, x) * (1 + 1e-12) if self.realization == "paired" else right(self, x)
+        )
+        done = invoke("doctor")
+        assert done.exit_code == 1
+        assert re.search(r"potential +FAILED", done.stdout)
+        assert re.search(r"derivatives +FAILED", done.stdout)
+        assert "Not well: potential, derivatives. Please report" in done.stdout
+
+    def test_a_missing_extra_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        known = metadata.version
+
+        def without(name: str) -> str:
+            if name == "jax":
+                raise metadata.PackageNotFoundError(name)
+            return known(name)
+
+        monkeypatch.setattr(metadata, "version", without)
+        found = {finding.name: finding for finding in doctor.packages()}
+        assert found["[jax]"].status == doctor.MISSING
+        assert "lacks jax: pip install -U 'pairgrad[jax]'" in found["[jax]"].words
+        assert not any(finding.bad for finding in found.values())
+
+    def test_a_package_that_is_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        known = metadata.version
+        monkeypatch.setattr(metadata, "version", lambda name: "0.1" if name == "matplotlib" else known(name))
+        found = {finding.name: finding for finding in doctor.packages()}
+        assert found["[figures]"].status == doctor.OLD
+        assert "lacks matplotlib 0.1" in found["[figures]"].words
+
+    def test_every_extra_for_users_is_listed(self) -> None:
+        """An extra that is added is listed, or said here to be for developers."""
+        declared = {extra for _, _, extra in doctor.requirements() if extra}
+        developers = {"all", "bench", "bench-peers", "dev", "docs", "test", "looks", "mutation", "coverage"}
+        assert declared - developers == set(doctor.EXTRAS)
+
+    def test_requirements_are_read(self) -> None:
+        needs = {(name, extra): least for name, least, extra in doctor.requirements()}
+        assert needs["torch", None] == "2.6"
+        assert needs["python-flint", "reference"] == "0.7"
+
+    @pytest.mark.slow
+    def test_compile(self) -> None:
+        done = invoke("doctor", "--compile")
+        assert done.exit_code == 0, done.output
+        assert re.search(r"torch.compile +ok", done.stdout)
+
+
+class TestSelfCheck:
+    def test_a_dtype_that_is_off_is_not_called_usable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = pg.Potential.value
+        monkeypatch.setattr(pg.Potential, "value", lambda self, x: right(self, x) * (1.1 if x.dtype is torch.bfloat16 else 1.0))
+        usable = self_check.usable_dtypes(torch.device("cpu"))
+        assert {name for name, (right, _) in usable.items() if right} == {"float64", "float32", "float16"}
+        assert re.fullmatch(r"off by 1\.\de-01", usable["bfloat16"][1])
+
+    def test_a_device_that_cannot(self) -> None:
+        usable = self_check.usable_dtypes(torch.device("meta"))
+        assert not any(right for right, _ in usable.values())
+
+    @pytest.mark.parametrize("name", ["auditor", "sampling", "learning step"])
+    def test_each_check_can_fail(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        consistent = pg.potential
+        if name == "auditor":
+            monkeypatch.setattr(pg, "potential", lambda dim, realization="paired": consistent(dim, "consistent"))
+        elif name == "sampling":
+            sample = pg.VonMisesFisher.sample
+            monkeypatch.setattr(pg.VonMisesFisher, "sample", lambda self, shape: sample(self, shape) * 0.9)
+        else:
+            backward = torch.Tensor.backward
+            monkeypatch.setattr(torch.Tensor, "backward", lambda self: backward(self * (1.0 if self.dtype is torch.float64 else 1.001)))
+        assert doctor.checked(name, self_check.CHECKS[name]).status == doctor.FAILED
+
+
+class TestBench:
+    def test_ratios(self, tmp_path: Path) -> None:
+        file = tmp_path / "bench.json"
+        done = invoke("bench", "--batch", "4", "--classes", "10", "--dim", "16", "--repeats", "2", "--json", str(file), columns=80)
+        assert done.exit_code == 0, done.output
+        assert max(map(len, done.stdout.replace(str(tmp_path), "").splitlines())) <= 80
+        step, potentials = json.loads(file.read_text())["results"]
+        assert list(step["seconds"]) == ["two matrix products", "vmf_cross_entropy with backward"]
+        assert potentials["base"] == "paired"
+        assert set(potentials["seconds"]) == {"paired", "arfr", "original", "log-miller", "scott"}
+        ratio = step["seconds"]["vmf_cross_entropy with backward"] / step["seconds"]["two matrix products"]
+        assert f" {ratio:.2f}" in done.stdout
+
+    def test_threads_are_put_back(self) -> None:
+        before = torch.get_num_threads()
+        invoke("bench", "--batch", "2", "--classes", "4", "--dim", "8", "--repeats", "1", "--threads", str(before + 1))
+        assert torch.get_num_threads() == before
+
+    @pytest.mark.parametrize(("option", "value"), [("--device", "cuda:77"), ("--device", "toaster"), ("--dtype", "float8")])
+    def test_mistakes(self, option: str, value: str) -> None:
+        done = invoke("bench", option, value)
+        assert done.exit_code == 2
+        assert done.stderr.startswith(f"pairgrad bench: {option} must be one")
+        assert value in done.stderr

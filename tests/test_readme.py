@@ -1,0 +1,39 @@
+"""The numbers on the first page are those of the pages that it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+(TABLE,) = re.findall(r"^\| \| pairgrad \| peers \| paper \| measured by \|\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+ROWS = [[cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in TABLE.splitlines()]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
+def test_every_number_is_on_the_page_that_is_named(row: list[str]) -> None:
+    page = re.search(r"\]\(([^)]+)\)", row[-1])
+    assert page is not None, row
+    there = (ROOT / page[1]).read_text(encoding="utf-8").replace(",", "").replace(" / ", " of ")
+    for cell in row[1:-1]:
+        for number in re.findall(r"\d+ of \d+|\d+(?:\.\d+)?(?:e-\d+)?", cell):
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", there), f"{number} is not on {page[1]}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
+def test_every_row_names_its_command(row: list[str]) -> None:
+    command = re.search(r"\[`([^`]+)`\]", row[-1])
+    assert command is not None
+    words = command[1].split()
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    else:
+        assert words[:3] == ["pairgrad", "tables", "--only"]
+        assert (ROOT / "docs" / "evidence" / f"{words[3]}.md").exists()
+
+
+def test_there_are_rows() -> None:
+    assert len(ROWS) >= 8
