@@ -290,7 +290,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 def draw_courses(courses: list[Course]) -> Any:
     plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(3, 2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", width_ratios=(3, 2))
     dims = sorted({course.dim for course in courses})
     for course in courses:
         style = {"color": COLOURS[dims.index(course.dim) % len(COLOURS)], "ls": STYLES[course.name.split()[0]], "lw": 1.6}

@@ -255,10 +255,11 @@ def draw(corpus: Corpus, tried: Sequence[Trial], chosen: Trial, components: list
     shown = sorted(range(len(components)), key=lambda j: -components[j].weight)[:most]
     order = sorted(shown, key=lambda j: (corpus.label_names.index(components[j].label), -components[j].weight))
     worded = corpus.words is not None
-    figure = plt.figure(figsize=(14 if worded else 11, 2.2 + 0.27 * max(len(order), 12)), layout="constrained")
-    grid = figure.add_gridspec(2, 4, width_ratios=(3, 0.22 * len(corpus.label_names) + 0.9, 1.1, 1.1 + 3.6 * worded))
-    draw_choice(figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0]), tried, chosen)
-    content, size, tightness = (figure.add_subplot(grid[:, column]) for column in (1, 2, 3))
+    height = 2.0 + 0.27 * max(len(order), 6)
+    figure = plt.figure(figsize=(10, 3.0 + height), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(3.0, height))
+    draw_choice(*above.subplots(1, 2), tried, chosen)
+    content, size, tightness = below.subplots(1, 3, width_ratios=(0.2 * len(corpus.label_names) + 0.6, 0.8, 1.1 + 3.6 * worded))
     draw_content(content, corpus, chosen.mixture, order)
     for axes, values, title, colour in (
         (size, [components[j].weight for j in order], "weight", BLUE),
@@ -281,24 +282,24 @@ def draw_words(axes: Any, components: Sequence[Component]) -> None:
     axes.spines["bottom"].set_bounds(0, top)
     axes.set_title(r"concentration $\kappa$, and the leading words", loc="left")
     for y, component in enumerate(components):
-        axes.text(component.concentration + 0.05 * top, y, " ".join(component.words), va="center", fontsize=8.5)
+        axes.text(component.concentration + 0.05 * top, y, " ".join(component.words), va="center", fontsize=9)
 
 
-def draw_choice(above: Any, below: Any, tried: Sequence[Trial], chosen: Trial) -> None:
+def draw_choice(left: Any, right: Any, tried: Sequence[Trial], chosen: Trial) -> None:
     """The criterion, which does not know the labels, and the agreement with them."""
     least = min(trial.bic for trial in tried)
     for concentration, style in (("free", {"color": BLUE, "marker": "o"}), ("tied", {"color": GREEN, "marker": "s", "ls": "--"})):
         those = [trial for trial in tried if trial.concentration == concentration]
         k = [trial.components for trial in those]
-        above.plot(k, [(trial.bic - least) / 1000 for trial in those], label=f"{concentration} concentrations", ms=5, **style)
-        below.plot(k, [trial.nmi for trial in those], ms=5, **style)
-    for axes, y in ((above, (chosen.bic - least) / 1000), (below, chosen.nmi)):
+        left.plot(k, [(trial.bic - least) / 1000 for trial in those], label=f"{concentration} concentrations", ms=5, **style)
+        right.plot(k, [trial.nmi for trial in those], ms=5, **style)
+    for axes, y in ((left, (chosen.bic - least) / 1000), (right, chosen.nmi)):
         axes.plot(chosen.components, y, marker="o", ms=13, mfc="none", mec=BLACK, ls="none", label="chosen")
         axes.set_xlabel("components")
-    above.set(ylabel="thousands above the least", title="BIC, by which to choose: low is good")
-    below.set(ylabel="normalised mutual information", title="Agreement with the labels", ylim=(0, 1))
-    below.legend(*above.get_legend_handles_labels(), loc="lower right")
-    open_axes(above, below)
+    left.set(ylabel="thousands above the least", title="BIC, by which to choose: low is good")
+    right.set(ylabel="normalised mutual information", title="Agreement with the labels", ylim=(0, 1))
+    right.legend(*left.get_legend_handles_labels(), loc="lower right")
+    open_axes(left, right)
 
 
 def draw_content(axes: Any, corpus: Corpus, mixture: VMFMixture, order: list[int]) -> None:
@@ -309,10 +310,10 @@ def draw_content(axes: Any, corpus: Corpus, mixture: VMFMixture, order: list[int
     for y, j in enumerate(order):
         for x in np.flatnonzero(shares[j] >= 0.1):
             axes.text(
-                x, y, f"{100 * shares[j, x]:.0f}", ha="center", va="center", fontsize=7, color="white" if shares[j, x] > 0.6 else BLACK
+                x, y, f"{100 * shares[j, x]:.0f}", ha="center", va="center", fontsize=9, color="white" if shares[j, x] > 0.6 else BLACK
             )
-    axes.set_xticks(range(len(corpus.label_names)), corpus.label_names, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
-    axes.set_yticks(range(len(order)), [str(j) for j in order], fontsize=8)
+    axes.set_xticks(range(len(corpus.label_names)), corpus.label_names, rotation=60, ha="right", rotation_mode="anchor", fontsize=9)
+    axes.set_yticks(range(len(order)), [str(j) for j in order], fontsize=9)
     axes.set_ylabel("component")
     axes.set_title("labels of its members, %", loc="left")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pairgrad.experiments.figures.style import BLUE, GREY, SETTINGS, VERMILION, 
 from pairgrad.ground.files import write_atomically
 
 NAME = "distributed-scaling.png"
+ACROSS = 2  # panels beside one another
 
 
 def draw(record: Record, path: Path) -> Path | None:
@@ -21,12 +23,17 @@ def draw(record: Record, path: Path) -> Path | None:
         return None
     plt = pyplot()
     with plt.rc_context(SETTINGS):
-        figure, panels = plt.subplots(1, len(contests), figsize=(3.2 * len(contests), 3.6), squeeze=False)
-        for axes, timings in zip(panels[0], contests, strict=True):
+        rows = math.ceil(len(contests) / ACROSS)
+        figure, grid = plt.subplots(rows, min(len(contests), ACROSS), figsize=(3.2 * min(len(contests), ACROSS), 3.4 * rows), squeeze=False)
+        panels = list(grid.flat)
+        for axes, timings in zip(panels, contests, strict=False):
             _panel(axes, record, timings)
-        panels[0][0].set_ylabel("milliseconds per step")
-        panels[0][0].legend(loc="lower left")
-        open_axes(*panels[0])
+        for axes in grid[:, 0]:
+            axes.set_ylabel("milliseconds per step")
+        for axes in panels[len(contests) :]:
+            axes.axis("off")
+        panels[0].legend(loc="lower left")
+        open_axes(*panels)
         figure.tight_layout()
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})

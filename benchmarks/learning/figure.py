@@ -27,7 +27,7 @@ def draw(run: Run, path: Path) -> Path | None:
         return None
     plt = pyplot()
     with plt.rc_context(SETTINGS):
-        figure, panels = plt.subplots(1, len(lines), figsize=(12, 4), sharey=True)
+        figure, panels = plt.subplots(1, len(lines), figsize=(10.0, 4.2), sharey=True)
         for axes, (variable, found) in zip(panels, lines.items(), strict=True):
             for s in found:
                 color, line, marker = _LOOKS[s.contestant]

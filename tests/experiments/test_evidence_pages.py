@@ -10,15 +10,18 @@ import csv
 import io
 import math
 import re
+import struct
 from pathlib import Path
 
 import numpy
 import pytest
 
 from pairgrad.experiments.catalogue import FIGURES, TABLES, FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
+from pairgrad.experiments.figures.style import WIDEST
 from pairgrad.experiments.not_run import NotRun
 from pairgrad.experiments.table import Table
 from pairgrad.experiments.writers import to_caption, to_csv, to_markdown
+from tests.looks.pictures import resolution
 
 from .made import made
 
@@ -91,6 +94,14 @@ def test_computed(name: str) -> None:
     drawn = picture(name, table)
     if drawn is not None:
         assert differing(stored.with_suffix(".png").read_bytes(), drawn) < PIXELS, AGAIN
+
+
+def test_pictures_can_be_read_in_a_column() -> None:
+    """A wide picture is shown smaller, and its words with it."""
+    pictures = {path.name: path.read_bytes() for path in sorted(EVIDENCE.glob("*.png"))}
+    assert pictures
+    width = {name: struct.unpack(">I", png[16:20])[0] / (resolution(png) or 1) for name, png in pictures.items()}
+    assert {name: inches for name, inches in width.items() if inches > WIDEST} == {}
 
 
 def apart(table: Table, stored: str) -> list[str]:

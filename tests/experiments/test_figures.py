@@ -19,6 +19,7 @@ from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
 from .made import counted
+from .words import inches, points
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +193,8 @@ def test_files(name: str, tmp_path: Path) -> None:
     for stored, row in zip(rows, table.rows, strict=True):
         assert all(float(stored[key]) == cell for key, cell in row.items() if isinstance(cell, float) and math.isfinite(cell))
     assert f"]({name}.png)" in page.read_text()
+    assert inches(svg.read_text()) <= style.WIDEST
+    assert points(svg.read_text())[0] >= style.SMALLEST
 
 
 def test_equal_figures_are_equal_files_and_settings_stay(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table
 from pairgrad.experiments.writers import to_csv
 from tests.experiments.records_fakes import changed, everything, fork, frozen, states, stored
+from tests.experiments.words import inches, points
 
 NAMES = ("patt-trajectory", "patt-measured-field", "regime-scaling", "proco-state-distribution")
 
@@ -201,6 +202,8 @@ def test_files(name: str, tables: dict[str, Table], tmp_path: Path) -> None:
     assert [path.name for path in first] == [f"{name}.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert first[3].read_text() == to_csv(tables[name])
+    assert inches(first[0].read_text()) <= style.WIDEST
+    assert points(first[0].read_text())[0] >= style.SMALLEST
 
 
 def test_cumulative() -> None:

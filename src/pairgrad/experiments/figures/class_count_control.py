@@ -19,7 +19,7 @@ def data(tick: Tick = lambda: None) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), sharey=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.2), sharey=True)
     places = range(len(COUNTS))
     by_ratio = {ratio: [row for row in table.rows if row["prior_ratio"] == ratio] for ratio in PRIOR_RATIOS}
     even = by_ratio[PRIOR_RATIOS[0]]

@@ -25,7 +25,7 @@ def data(records: Records) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.2))
     dim = table.numbers("dim")
     left.loglog(dim, table.numbers("certificate"), color=VERMILION, ls="--", marker="o", ms=5, label="certificate $8/(p-2)^3$")
     left.loglog(dim, table.numbers("proven"), color=GREEN, ls="-.", marker="^", ms=5, label="proven here")

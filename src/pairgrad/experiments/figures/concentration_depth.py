@@ -58,17 +58,16 @@ def data(tick: Tick = lambda: None) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, panels = plt.subplots(2, 2, figsize=(11.5, 5.8), sharex=True, sharey=True, layout="constrained")
+    figure, panels = plt.subplots(len(DIMENSIONS), 1, figsize=(10.0, 9.6), sharex=True, layout="constrained")
     mesh = None
-    for axes, dim in zip(panels.flat, DIMENSIONS, strict=True):
+    for axes, dim in zip(panels, DIMENSIONS, strict=True):
         mesh = _panel(axes, table, dim)
-    for axes in panels[1]:
-        axes.set_xticks(range(len(CONCENTRATIONS)), [f"{c:g}" for c in CONCENTRATIONS], fontsize=9)
-        axes.set_xlabel(r"concentration $x/\nu$")
-    for axes in panels[:, 0]:
+    panels[-1].set_xticks(range(len(CONCENTRATIONS)), [f"{c:g}" for c in CONCENTRATIONS])
+    panels[-1].set_xlabel(r"concentration $x/\nu$")
+    for axes in panels:
         axes.set_yticks(range(len(DEPTHS)), [str(depth) for depth in DEPTHS])
         axes.set_ylabel(r"depth $M/\nu$")
-    bar = figure.colorbar(mesh, ax=panels, extend="min", pad=0.02, aspect=30)
+    bar = figure.colorbar(mesh, ax=panels, extend="min", pad=0.02, aspect=45)
     bar.set_label(r"$\log_{10}\,|$supplied $-\ \tilde\Phi'|\,/\,|\tilde\Phi'|$")
     figure.suptitle(
         "How far the supplied slope is from the derivative of its value, by concentration and depth  (*: clipped at 1)", fontsize=12
@@ -86,7 +85,7 @@ def _panel(axes: Any, table: Table, dim: int) -> Any:
             value = float(str(row["log10_relative_defect"]))
             if value > FLOOR:
                 text = f"{value:.1f}{'*' if row['clipped'] else ''}".replace("-", "\u2212")
-                axes.text(x, y, text, ha="center", va="center", fontsize=7.5, color="white" if value < FLOOR / 2 else BLACK)
+                axes.text(x, y, text, ha="center", va="center", fontsize=9, color="white" if value < FLOOR / 2 else BLACK)
     axes.text(1.5, 3.0, "below $10^{-16}$", ha="center", va="center", fontsize=9, color="white")
     if dim == CAPTURED_DIMENSION:
         at = math.log2(sum(CAPTURED_RANGE) / 2 / CONCENTRATIONS[0])

@@ -56,7 +56,7 @@ def data(tick: Tick = lambda: None) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.4))
     nu = table.numbers("nu")
     left.loglog(nu, table.numbers("certificate"), color=VERMILION, ls="--", lw=1.8, label=r"certificate $\nu^{-3}$, all $x \geq 0$")
     left.set(ylabel=r"$\max\,|A_R(x) - R(x)|$", title="AR/FR: cubic decay of the ratio error")

@@ -75,7 +75,7 @@ def _curve() -> tuple[list[float], list[float]]:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 4.3))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.4))
     _ratios(left, table)
     _strengths(right, table)
     open_axes(left, right)
@@ -92,8 +92,8 @@ def _ratios(axes: Any, table: Table) -> None:
     axes.axhline(0, color=GREY, lw=0.8)
     onset = clip_onset(two_class.DIM // 2 - 1) / two_class.CONCENTRATION
     axes.axvline(onset, color=GREY, ls=":", lw=1.2)
-    axes.text(onset * 0.96, 2.3, "second class not clipped", ha="right", va="center", fontsize=9, color="dimgrey")
-    axes.text(onset * 1.04, 2.3, "both classes clipped", ha="left", va="center", fontsize=9, color="dimgrey")
+    axes.text(onset * 0.96, 2.6, "second class\nnot clipped", ha="right", va="center", fontsize=9, color="dimgrey")
+    axes.text(onset * 1.04, 2.6, "both classes\nclipped", ha="left", va="center", fontsize=9, color="dimgrey")
     axes.semilogx(*_of(table, "curve", "ratio", "predicted", scale=1e3), color=VERMILION, lw=1.6, label="supplied, predicted")
     axes.semilogx(
         *_of(table, "ratio", "ratio", "differentiated", scale=1e3),
@@ -116,7 +116,7 @@ def _ratios(axes: Any, table: Table) -> None:
         ylabel=r"$J_{12} - J_{21}$   [$10^{-3}$]",
         title="(a) Rotation needs classes that differ",
     )
-    axes.set_ylim(-4.2, 2.6)
+    axes.set_ylim(-4.2, 3.1)
     axes.legend(loc="lower right", bbox_to_anchor=(0.86, 0.0))
 
 

@@ -113,16 +113,16 @@ def _errors() -> tuple[list[Row], float]:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, panels = plt.subplots(1, 3, figsize=(12.0, 4.4))
+    figure, panels = plt.subplots(1, 3, figsize=(10.0, 4.2), width_ratios=(1.3, 1, 1))
     parts = {part: [row for row in table.rows if row["part"] == part] for part in ("loss", "descent", "slopes", "errors")}
     _draw_descent(panels[0], parts["loss"], parts["descent"])
     _draw_slopes(panels[1], parts["slopes"])
     _draw_errors(panels[2], parts["errors"])
     for axes, title in zip(panels, ("(a) One loss, two updates", "(b) The defect tells them apart", "(c) Built as a pair"), strict=True):
-        axes.set_title(title, fontsize=13, fontweight="bold", pad=10)
-        axes.set_xlabel(r"concentration $x/\nu$", fontsize=11)
+        axes.set_title(title, fontsize=11, fontweight="bold", pad=10)
+        axes.set_xlabel(r"concentration $x/\nu$", fontsize=10)
     open_axes(*panels)
-    figure.tight_layout(w_pad=2.5)
+    figure.tight_layout(w_pad=1.5)
     return figure
 
 
@@ -143,7 +143,7 @@ def _draw_descent(axes: Any, loss: list[Row], descent: list[Row]) -> None:
         axes.plot(x[-1], y[-1], marker, color=colour, ms=11, mec=BLACK, zorder=4)
         height = y[0] + top * (0.16 if name == "original" else 0.07)
         axes.annotate("", (x[_SHOWN], height), xytext=(x[0], height), arrowprops={"arrowstyle": "-|>", "lw": 2.2, "color": colour})
-        axes.text(x[-1] + place[0], y[-1] + place[1] * top, words, ha=align, va="bottom", color=colour, fontsize=10)
+        axes.text(x[-1] + place[0], y[-1] + place[1] * top, words, ha=align, va="bottom", color=colour, fontsize=9)
     start = next(row for row in descent if row["update"] == 0)
     axes.plot(number(start, "x_over_nu"), number(start, "loss"), "o", color=BLACK, ms=8, zorder=5)
     axes.text(
@@ -152,10 +152,10 @@ def _draw_descent(axes: Any, loss: list[Row], descent: list[Row]) -> None:
         f"one start; arrows:\nthe first {_SHOWN} updates",
         ha="right",
         va="bottom",
-        fontsize=10,
+        fontsize=9,
     )
     axes.set_ylim(-0.05 * top, 1.05 * top)
-    axes.set_ylabel("loss, above its least value", fontsize=11)
+    axes.set_ylabel("loss, above its least value", fontsize=10)
 
 
 def _draw_slopes(axes: Any, rows: list[Row]) -> None:
@@ -170,17 +170,17 @@ def _draw_slopes(axes: Any, rows: list[Row]) -> None:
     axes.annotate(
         f"defect $d(x) = {high - low:.3f}$",
         (at * 1.02, (low + high) / 2),
-        xytext=(75, 0.968),
-        fontsize=11,
+        xytext=(60, 0.962),
+        fontsize=9,
         arrowprops={"arrowstyle": "-", "lw": 0.8},
     )
-    axes.text(x[0], 1.0, "supplied to\nthe optimizer", color=VERMILION, fontsize=10, va="top")
-    axes.text(26, 0.952, "derivative of\nthe value", color=BLUE, fontsize=10, va="top")
+    axes.text(x[-1], 1.003, "supplied to the optimizer", color=VERMILION, fontsize=9, ha="right", va="bottom")
+    axes.text(26, 0.952, "derivative of\nthe value", color=BLUE, fontsize=9, va="top")
     axes.set_xscale("log")
     axes.set_xticks([10, 30, 100, 300], ["10", "30", "100", "300"])
     axes.minorticks_off()
-    axes.set_ylim(0.9, 1.008)
-    axes.set_ylabel("slope", fontsize=11)
+    axes.set_ylim(0.9, 1.015)
+    axes.set_ylabel("slope", fontsize=10)
 
 
 def _draw_errors(axes: Any, rows: list[Row]) -> None:
@@ -191,10 +191,10 @@ def _draw_errors(axes: Any, rows: list[Row]) -> None:
     axes.axhline(bound, color=GREEN, ls="--", lw=1.8)
     axes.plot(x, error, color=GREEN, lw=2.4)
     axes.plot(x, defect, color=VERMILION, lw=1.6, ls=":")
-    axes.text(x[0], bound * 1.5, r"certificate $\nu^{-3}$", color=GREEN, fontsize=10, va="bottom")
-    axes.text(0.12, 4e-10, "$|A_R - R|$:\ndistance from\nthe exact ratio", color=GREEN, fontsize=10, va="top")
-    axes.text(900, 1e-4, "defect of (b)", color=VERMILION, fontsize=10, ha="right")
-    axes.text(0.5, 0.93, r"$F_R' = A_R$: no defect, by construction", transform=axes.transAxes, ha="center", fontsize=11, color=BLACK)
+    axes.text(x[0], bound * 1.5, r"certificate $\nu^{-3}$", color=GREEN, fontsize=9, va="bottom")
+    axes.text(0.12, 4e-10, "$|A_R - R|$:\ndistance\nfrom the\nexact ratio", color=GREEN, fontsize=9, va="top")
+    axes.text(900, 3e-5, "defect\nof (b)", color=VERMILION, fontsize=9, ha="right")
+    axes.text(0.5, 0.92, "$F_R' = A_R$:\nno defect, by construction", transform=axes.transAxes, ha="center", fontsize=9, color=BLACK)
     axes.set(xscale="log", yscale="log")
-    axes.set_ylim(floor, 1)
-    axes.set_ylabel("absolute error of the slope", fontsize=11)
+    axes.set_ylim(floor, 10)
+    axes.set_ylabel("absolute error of the slope", fontsize=10)

@@ -81,26 +81,24 @@ def _arrows(size: int) -> int:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure = plt.figure(figsize=(12.0, 8.0), layout="constrained")
+    figure = plt.figure(figsize=(10.0, 7.4), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=(1.35, 1))
     panels = above.subplots(1, 3, sharey=True)
-    magnified = f"(c) Difference (b) $-$ (a), magnified {published.FIELD_MAGNIFIED}$\\times$"
+    magnified = f"(c) Difference (b) $-$ (a),\nmagnified {published.FIELD_MAGNIFIED}$\\times$"
     for axes, (sign, factor, colour, title) in zip(
         panels,
         (
-            ((1, 0), 1, BLUE, "(a) Minus the gradient of the loss"),
-            ((0, 1), 1, VERMILION, "(b) Minus the supplied gradient"),
+            ((1, 0), 1, BLUE, "(a) Minus the gradient\nof the loss"),
+            ((0, 1), 1, VERMILION, "(b) Minus the supplied\ngradient"),
             ((-1, 1), published.FIELD_MAGNIFIED, GREEN, magnified),
         ),
         strict=True,
     ):
         _contours(axes, table)
         _quiver(axes, table, sign, factor, colour)
-        axes.set(title=title, xlabel="first direction [units of the features]", aspect="equal")
-    panels[0].set_ylabel("second direction [units of the features]")
-    panels[1].text(
-        0.5, -0.19, "contours: the loss; same contours and arrow scale in all three", transform=panels[1].transAxes, ha="center", fontsize=9
-    )
+        axes.set(title=title, xlabel="first direction", aspect="equal")
+    panels[0].set_ylabel("second direction")
+    above.supxlabel("directions in units of the features; contours: the loss; same contours and arrow scale in all three", fontsize=9)
     left, right = below.subplots(1, 2)
     _mismatch(left, table)
     _angles(right, table)
@@ -114,7 +112,7 @@ def _contours(axes: Any, table: Table) -> None:
     low, high = min(map(min, loss)), max(map(max, loss))
     levels = [level for level in _LEVELS if low < level < high] if high > _WIDE * low else 10
     lines = axes.contour(x, y, loss, levels=levels, colors=GREY, linewidths=0.9)
-    for text in axes.clabel(lines, fontsize=7.5, fmt=_short_level, zorder=5):
+    for text in axes.clabel(lines, fontsize=9, fmt=_short_level, zorder=5):
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
 
 

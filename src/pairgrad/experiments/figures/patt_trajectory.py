@@ -83,7 +83,7 @@ def _last(rows: list[Row], start: str) -> Row:
 
 def draw(plt: Any, table: Table) -> Any:
     starts = [start for start in _STARTS if start in table.column("start")]
-    size = (12.0, 3.3 * len(starts) + 1.2)
+    size = (10.0, 3.3 * len(starts) + 1.2)
     figure, panels = plt.subplots(len(starts), 2, figsize=size, squeeze=False, sharex="col", sharey="col", layout="constrained")
     for start, (left, right) in zip(starts, panels, strict=True):
         rows = [row for row in table.rows if row["start"] == start]
@@ -99,7 +99,7 @@ def draw(plt: Any, table: Table) -> Any:
         axes.set_xlabel("updates since the fork")
         axes.xaxis.set_tick_params(labelbottom=True)
     handles, labels = panels[-1][0].get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda at: "parameters" in labels[at])  # a column of features, one of parameters
+    order = sorted(range(len(labels)), key=lambda at: "parameters" in labels[at])  # features first, then parameters
     _below(panels[-1][0], [handles[at] for at in order])
     _legend(panels[-1][1], _ordered(table.rows), _coinciding(table.rows))
     open_axes(*panels.flat)
@@ -167,4 +167,4 @@ def _legend(axes: Any, branches: list[str], coinciding: dict[str, list[str]]) ->
 
 
 def _below(axes: Any, handles: list[Any]) -> None:
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.2))

@@ -36,7 +36,7 @@ def read(records: Records) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, panels = plt.subplots(1, 2, figsize=(12.0, 4.8), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(10.0, 5.0), sharey=True, layout="constrained")
     for axes, (what, title, colour) in zip(panels, _PANELS, strict=True):
         rows = [row for row in table.rows if row["what"] == what]
         _boxes(axes, rows, colour)
@@ -73,8 +73,13 @@ def _boxes(axes: Any, rows: list[Row], colour: str) -> None:
     room = 1.5 if many else 0.6  # a share is wider than a narrow box: beside the first and the last there is room for one
     axes.set_xlim(-room, len(rows) - 1 + room)
     labels = [_short(row) if many else str(row["when"]).replace("first batch", "first\nbatch") for row in rows]
-    axes.set_xticks(range(len(rows)), labels, fontsize=8 if many else 10)
+    axes.set_xticks(range(len(rows)), [label if not many or _told(label) else "" for label in labels])
     axes.set_xlabel("end of epoch (1st: the first batch)" if many else "capture")
+
+
+def _told(label: str) -> bool:
+    """Whether one of many captures is named: the first batch, and every fifth epoch."""
+    return label == "1st" or (label.isdigit() and int(label) % 5 == 0)
 
 
 def _short(row: Row) -> str:

@@ -65,7 +65,7 @@ def read(records: Records) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12.0, 4.6), width_ratios=(1.15, 1))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.8), width_ratios=(1.15, 1))
     clipped_defect.draw_into(left, [row for row in table.rows if row["panel"] == "a"])
     left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     left.set_title("(a) The clipped defect over concentrations")

@@ -14,6 +14,10 @@ from pairgrad.experiments.table import Table
 from pairgrad.experiments.writers import to_caption, to_csv, write_page
 from pairgrad.ground.files import write_atomically
 
+WIDEST, SMALLEST = (
+    10.2,
+    9.0,
+)  # inches of a figure and points of its words: at 740 pixels across, a column of a page, they are nine pixels high
 BLUE, VERMILION, GREEN, PURPLE, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999", "#000000"
 
 

@@ -156,7 +156,7 @@ def circulation(rows: tuple[Row, ...], name: str) -> float:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, panels = plt.subplots(1, 2, figsize=(11.6, 5.6), layout="constrained", sharey=True)
+    figure, panels = plt.subplots(1, 2, figsize=(10.0, 5.0), layout="constrained", sharey=True)
     grid = [row for row in table.rows if row["part"] == "grid"]
     top = 2 * max(abs(number(row, "supplied_rotation")) for row in grid)  # the pale half of the colours, for arrows to be seen on
     losses = sorted(number(row, "loss") for row in grid)

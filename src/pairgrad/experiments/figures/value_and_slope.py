@@ -41,7 +41,7 @@ def data(tick: Tick = lambda: None) -> Table:
 
 
 def draw(plt: Any, table: Table) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.0))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.0))
     _values(left, table)
     _slopes(right, table)
     open_axes(left, right)
@@ -81,6 +81,6 @@ def _slopes(axes: Any, table: Table) -> None:
     onset = clip_onset(nu) / nu
     axes.axvline(onset, color=VERMILION, lw=0.8, ls=":")
     axes.set_ylim(1e-4, 1.5)
-    axes.text(onset * 1.2, 1.4e-4, f"beyond $x/\\nu = {onset:.1f}$\nclipped: 1 $-$ slope = 0", fontsize=9, color=VERMILION)
+    axes.text(onset * 1.2, 0.35, f"beyond $x/\\nu = {onset:.1f}$\nclipped: 1 $-$ slope = 0", fontsize=9, color=VERMILION)
     axes.set(xlabel=r"$x/\nu$", ylabel="1 $-$ slope", title="Where the supplied slope leaves its value")
     axes.legend(loc="lower left")
