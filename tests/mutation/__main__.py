@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,21 @@ def main() -> int:
     run.add_argument("--seed", type=int, default=0, help="of the sample")
     run.add_argument("--minutes", type=float, help="start no further mutant after this time; what is left is said")
     run.add_argument("--fresh", action="store_true", help="forget earlier outcomes, which are otherwise kept where they still hold")
-    run.add_argument("--again", action="store_true", help="also run survivors that explained.toml explains, to see whether they still survive")
+    run.add_argument(
+        "--again", action="store_true", help="also run survivors that explained.toml explains, to see whether they still survive"
+    )
+    run.add_argument("--budget", type=float, default=BUDGET, help=f"seconds of tests that a mutant has to survive (default: {BUDGET:g})")
+    run.add_argument(
+        "--tests", nargs="*", help="only these files below tests, and only mutants that survived before: to see whether a new test kills"
+    )
     run.add_argument("--quick", action="store_true", help="do not try survivors again with a new import")
     for name, text in (("survivors", "list those of earlier runs"), ("docs", "write the tables of docs/mutation-testing.md")):
         command = commands.add_parser(name, help=text)
         command.add_argument("--modules", nargs="*", default=[])
     for command in commands.choices.values():
-        command.add_argument("--output", type=Path, default=FOLDER, help="where outcomes and measured times are kept (default: build/mutation)")
+        command.add_argument(
+            "--output", type=Path, default=FOLDER, help="where outcomes and measured times are kept (default: build/mutation)"
+        )
     options = parser.parse_args()
     if options.command == "run":
         return _Run(options).go()
@@ -59,6 +68,7 @@ class _Run:
         self.end = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
         self.screen = os.fdopen(os.dup(2), "w", buffering=1)
         self.skipped = 0
+        self.files: dict[str, Path] = {}
 
     def go(self) -> int:
         from tests.mutation.workers import warm_up
@@ -68,8 +78,10 @@ class _Run:
             everything = random.Random(self.options.seed).sample(everything, self.options.sample)
         warm_up()
         for group in GROUPS:
-            mine = [place for place in everything if place.module in group.modules]
-            if mine and self._any_to_do(mine):
+            mine = [place for place in everything if place.module in group.modules and self._to_do(place)]
+            if self.options.tests is not None:
+                group = replace(group, tests=tuple(self.options.tests), leave_out=())
+            if mine:
                 self._group(group, mine)
         keys = {place.key for place in everything}
         status = _report([record for key, record in self.results.records.items() if key in keys], file=self.options.output / "report.json")
@@ -77,18 +89,28 @@ class _Run:
             print(f"{self.skipped} mutants were not tried in {self.options.minutes:g} minutes; the same command goes on with them")
         return status
 
-    def _any_to_do(self, mine: list[Place]) -> bool:
-        return any(place.key not in self.results.records or self._to_confirm(place) for place in mine)
+    def _to_do(self, place: Place) -> bool:
+        return self._to_try(place) or self._to_confirm(place)
+
+    def _to_try(self, place: Place) -> bool:
+        record = self.results.records.get(place.key)
+        if self.options.tests is not None:
+            return record is not None and self._open(record)
+        return record is None or (self._open(record) and (self.options.again or self.results.stale(record)))
 
     def _to_confirm(self, place: Place) -> bool:
+        """Whether it survived in a live session only."""
         record = self.results.records.get(place.key)
-        return bool(record) and record["outcome"] == SURVIVED and record["how"] == "live" and not self.options.quick and not self._leave(record)
+        if self.options.quick or self.options.tests is not None:
+            return False
+        return record is not None and self._open(record) and record["how"] == "live"
 
-    def _leave(self, record: dict[str, Any]) -> bool:
-        return is_explained(record, self.known) and not self.options.again
+    def _open(self, record: dict[str, Any]) -> bool:
+        return record["outcome"] == SURVIVED and (self.options.again or not is_explained(record, self.known))
 
     def _group(self, group: Group, mine: list[Place]) -> None:
         """First a fork with an open session does all it can, then this process does the rest, which needs pairgrad not to be imported."""
+        self._file_of(group)  # before the fork: both sides go by the tests as they are now
         child = os.fork()
         if child == 0:
             code = 1
@@ -117,14 +139,14 @@ class _Run:
             base = self._baseline(group, session)
             killers: dict[str, list[str]] = {}
             for number, place in enumerate(mine):
-                if place.key in self.results.records:
+                if not self._to_try(place):
                     continue
                 if time.monotonic() > self.end:
                     return
                 mutant = make(place)
                 if mutant is None or mutant.at_import or self.options.function not in mutant.function:
                     continue
-                tests = _choose(mutant, base, killers.get(mutant.function, []), BUDGET)
+                tests = _choose(mutant, base, killers.get(mutant.function, []), self.options.budget)
                 start = time.perf_counter()
                 message = session.try_out(mutant, tests, base["seconds"]) if tests else {"survived": 0}
                 if message is not None:
@@ -139,9 +161,14 @@ class _Run:
         os.dup2(log, 2)
         open_session(group, drive)
 
+    def _file_of(self, group: Group) -> Path:
+        if group.name not in self.files:
+            state = digest(tests_digest(group) + "".join(text_of(module) for module in group.modules))
+            self.files[group.name] = self.options.output / f"baseline-{group.name}-{state}.json"
+        return self.files[group.name]
+
     def _baseline(self, group: Group, session: Any) -> dict[str, Any]:
-        state = digest(tests_digest(group) + "".join(text_of(module) for module in group.modules))
-        file = self.options.output / f"baseline-{group.name}-{state}.json"
+        file = self._file_of(group)
         if not file.exists():
             self._say(f"{group.name}: running {len(session.items)} tests on the unchanged code")
             start = time.perf_counter()
@@ -153,11 +180,10 @@ class _Run:
     def _by_import(self, group: Group, mine: list[Place]) -> None:
         from tests.mutation.workers import try_import
 
-        state = digest(tests_digest(group) + "".join(text_of(module) for module in group.modules))
-        base = json.loads((self.options.output / f"baseline-{group.name}-{state}.json").read_text(encoding="utf-8"))
+        base = json.loads(self._file_of(group).read_text(encoding="utf-8"))
         killers: dict[str, list[str]] = {}
         for number, place in enumerate(mine):
-            if place.key in self.results.records and not self._to_confirm(place):
+            if not self._to_do(place):
                 continue
             mutant = make(place)
             if mutant is None or self.options.function not in mutant.function:
@@ -167,7 +193,7 @@ class _Run:
             if time.monotonic() > self.end:
                 self.skipped += 1
                 continue
-            tests = _choose(mutant, base, killers.get(mutant.place.module, []), SECOND_BUDGET)
+            tests = _choose(mutant, base, killers.get(mutant.place.module, []), SECOND_BUDGET / BUDGET * self.options.budget)
             start = time.perf_counter()
             message = try_import(mutant, group, tests, base["seconds"]) if tests else {"survived": 0}
             record = self._record(mutant, message, "import", time.perf_counter() - start, len(tests))
@@ -181,16 +207,22 @@ class _Run:
             return self.results.add(mutant, KILLED, message["killed"], how, seconds, tests)
         if "crashed" in message:
             return self.results.add(mutant, KILLED, "the process ended", how, seconds, tests)
-        if "hangs" in message or "test" in message:
+        if "hangs" in message:
             return self.results.add(mutant, TIMEOUT, "no end", how, seconds, tests)
+        if self.options.tests is not None:  # it survived more tests before
+            return self.results.records[mutant.place.key]
         return self.results.add(mutant, SURVIVED, "", how, seconds, tests)
 
     def _show(self, record: dict[str, Any], number: int, total: int) -> None:
         if record["outcome"] == SURVIVED:
             how = "explained" if is_explained(record, self.known) else f"SURVIVED {record['tried']} tests"
-            self._say(f"[{number + 1}/{total}] {how}: {record['module']}:{record['line']} {record['function']}: {record['before']}  ->  {record['after']}")
+            self._say(
+                f"[{number + 1}/{total}] {how}: {record['module']}:{record['line']} {record['function']}: {record['before']}  ->  {record['after']}"
+            )
         elif number % 25 == 0:
-            self._say(f"[{number + 1}/{total}] {record['module']}:{record['line']} {record['outcome']} by {record['by']} in {record['seconds']} s")
+            self._say(
+                f"[{number + 1}/{total}] {record['module']}:{record['line']} {record['outcome']} by {record['by']} in {record['seconds']} s"
+            )
 
     def _say(self, text: str) -> None:
         print(text, file=self.screen, flush=True)
@@ -218,7 +250,9 @@ def _choose(mutant: Mutant, base: dict[str, Any], killers: list[str], budget: fl
 def _report(records: list[dict[str, Any]], file: Path | None = None) -> int:
     known = explained.index(explained.load())
     print(pages.counts_table(counts(records, known)))
-    open_ones = sorted((r for r in records if r["outcome"] == SURVIVED and not is_explained(r, known)), key=lambda r: (r["module"], r["line"]))
+    open_ones = sorted(
+        (r for r in records if r["outcome"] == SURVIVED and not is_explained(r, known)), key=lambda r: (r["module"], r["line"])
+    )
     for r in open_ones:
         print(f"survived: src/pairgrad/{r['module']}:{r['line']} in {r['function']}\n    - {r['before']}\n    + {r['after']}")
     if open_ones:

@@ -13,6 +13,7 @@ KINDS = {
     "speed": "results are the same, the work to get there is not",
     "margin": "a constant with room to both sides, chosen and not derived",
     "message": "the wording or numbers of a message, a name or a description",
+    "device": "code for a CUDA device or for a compiled region, which the tests of this command do not enter",
     "unreachable": "guards against a state that no caller can bring about today",
 }
 
@@ -31,7 +32,8 @@ class Explanation:
 def load(path: Path = FILE) -> list[Explanation]:
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("explained", []) if path.exists() else []
     return [
-        Explanation(e["file"], e["function"], e["kind"], " ".join(e["reason"].split()), tuple((b, a) for b, a in e["changes"])) for e in entries
+        Explanation(e["file"], e["function"], e["kind"], " ".join(e["reason"].split()), tuple((b, a) for b, a in e["changes"]))
+        for e in entries
     ]
 
 

@@ -20,7 +20,7 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_files(group: Group) -> list[Path]:
+def files_of(group: Group) -> list[Path]:
     found: list[Path] = []
     for name in group.tests:
         path = ROOT / "tests" / name
@@ -29,11 +29,11 @@ def test_files(group: Group) -> list[Path]:
 
 
 def tests_digest(group: Group) -> str:
-    return digest("".join(_text(path) for path in test_files(group)))
+    return digest("".join(_text(path) for path in files_of(group)))
 
 
 class Results:
-    """An outcome is kept while its file is unchanged, and: a kill while the test file that killed is unchanged, a survivor while all tests are."""
+    """An outcome is kept while its file is unchanged, and a kill only while the test file that killed is. A survivor of other tests is `stale`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,9 +52,13 @@ class Results:
         if not any(module in group.modules for group in GROUPS) or record["source"] != digest(text_of(module)):
             return False
         if record["outcome"] == SURVIVED:
-            return record["tests"] == tests_digest(group_of(module))
+            return True
         by = record["by"].split("::")[0]
         return not by.endswith(".py") or ((ROOT / by).exists() and record["tests"] == digest(_text(ROOT / by)))
+
+    def stale(self, record: dict[str, Any]) -> bool:
+        """Whether it survived other tests than there are now."""
+        return record["outcome"] == SURVIVED and record["tests"] != tests_digest(group_of(record["module"]))
 
     def add(self, mutant: Mutant, outcome: str, by: str, how: str, seconds: float, tests: int) -> dict[str, Any]:
         place = mutant.place

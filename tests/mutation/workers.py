@@ -29,7 +29,8 @@ import pytest
 from tests.mutation.mutants import Mutant
 from tests.mutation.scope import ROOT, SOURCE, Group
 
-PATIENCE = 10.0, 6.0  # seconds, and multiples of its usual time, after which a test of a mutant counts as hanging
+PATIENCE = 5.0, 6.0  # seconds of CPU, and multiples of its usual time, after which a test of a mutant counts as hanging
+STANDSTILL = 120.0  # seconds without an answer from a process that is given up: it waits for something
 MEMORY = 4 << 30  # bytes that a mutant may take beyond what the process has
 _WARM = "numpy", "torch", "torch.func", "torch.utils._pytree", "scipy.special", "scipy.integrate", "mpmath", "flint"
 
@@ -46,7 +47,7 @@ def warm_up() -> None:
     torch.set_num_threads(1)
 
 
-def in_fork(work: Callable[[Callable[[dict[str, Any]], None]], None], patience: Callable[[dict[str, Any] | None], float]) -> list[dict[str, Any]]:
+def in_fork(work: Callable[[Callable[[dict[str, Any]], None]], None], standstill: float = STANDSTILL) -> list[dict[str, Any]]:
     """Runs `work(send)` in a fork and gives back what it sent; {"hangs": ...} or {"crashed": ...} at the end if it did not end by itself."""
     read, write = os.pipe()
     child = os.fork()
@@ -66,7 +67,7 @@ def in_fork(work: Callable[[Callable[[dict[str, Any]], None]], None], patience: 
     rest = b""
     hangs = False
     while True:
-        ready, _, _ = select.select([read], [], [], patience(messages[-1] if messages else None))
+        ready, _, _ = select.select([read], [], [], standstill)
         if not ready:
             os.kill(child, signal.SIGKILL)
             hangs = True
@@ -78,7 +79,7 @@ def in_fork(work: Callable[[Callable[[dict[str, Any]], None]], None], patience: 
         messages += [json.loads(line) for line in complete]
     os.close(read)
     _, status = os.waitpid(child, 0)
-    if hangs:
+    if hangs or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF):
         messages.append({"hangs": True})
     elif status != 0:
         messages.append({"crashed": status})
@@ -107,15 +108,16 @@ class _Watch:
         self.reports.append(report)
 
     def run(self, item: pytest.Item, following: pytest.Item | None) -> str:
-        """"passed", "failed" or "skipped"."""
+        """Passed, failed or skipped."""
         self.reports.clear()
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         outcomes = {report.outcome for report in self.reports}
         return "failed" if "failed" in outcomes else "skipped" if "skipped" in outcomes else "passed"
 
-    def run_until_failure(self, items: list[pytest.Item], send: Callable[[dict[str, Any]], None]) -> None:
+    def run_until_failure(self, items: list[pytest.Item], seconds: dict[str, float], send: Callable[[dict[str, Any]], None]) -> None:
+        first, factor = PATIENCE
         for item, following in zip(items, [*items[1:], None], strict=True):
-            send({"test": item.nodeid})
+            signal.setitimer(signal.ITIMER_PROF, first + factor * seconds[item.nodeid])  # of CPU; ends the process
             if self.run(item, following) == "failed":
                 send({"killed": item.nodeid})
                 return
@@ -125,7 +127,21 @@ class _Watch:
 def arguments(group: Group) -> list[str]:
     left_out = [f"--deselect=tests/{name}" if "::" in name else f"--ignore={ROOT / 'tests' / name}" for name in group.leave_out]
     tests = [str(ROOT / "tests" / name) for name in group.tests]
-    return [*tests, *left_out, f"--rootdir={ROOT}", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-n", "0", "--color=no"]
+    return [
+        *tests,
+        *left_out,
+        f"--rootdir={ROOT}",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "-n",
+        "0",
+        "--color=no",
+        "--tb=native",
+        "--assert=plain",
+    ]
 
 
 # The session that stays open --------------------------------------------------------------------------------------------
@@ -167,9 +183,9 @@ class OpenSession(_Watch):
             times = {}
             for item, following in zip(items, [*items[1:], None], strict=True):
                 recorder.switch_context(item.nodeid)
-                start = time.perf_counter()
+                start = time.process_time()
                 outcome = self.run(item, following)
-                times[item.nodeid] = time.perf_counter() - start
+                times[item.nodeid] = time.process_time() - start
                 send({"test": item.nodeid, "outcome": outcome, "seconds": times[item.nodeid]})
             recorder.stop()
             data = recorder.get_data()
@@ -182,7 +198,7 @@ class OpenSession(_Watch):
                     send({"module": module, "by": context, "lines": sorted(lines)})
             send({"done": True})
 
-        messages = in_fork(work, lambda _: 900.0)
+        messages = in_fork(work, 900.0)
         if not messages or "done" not in messages[-1]:
             raise SystemExit(f"the tests of {self.group.name} did not run to their end on the unchanged code: {messages[-1:]}")
         failed = [m["test"] for m in messages if m.get("outcome") == "failed"]
@@ -207,9 +223,9 @@ class OpenSession(_Watch):
                 function.__code__ = code
             for cached in self._caches:
                 cached.cache_clear()
-            self.run_until_failure([self.items[name] for name in tests], send)
+            self.run_until_failure([self.items[name] for name in tests], seconds, send)
 
-        return in_fork(work, _patience(seconds))[-1]
+        return in_fork(work)[-1]
 
     def _changes(self, mutant: Mutant) -> list[tuple[types.FunctionType, types.CodeType]]:
         path = str(SOURCE / mutant.place.module)
@@ -242,15 +258,6 @@ def _by_name(module: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
 
     list(visit(module))
     return {name: codes[0] for name, codes in found.items() if len(codes) == 1}
-
-
-def _patience(seconds: dict[str, float]) -> Callable[[dict[str, Any] | None], float]:
-    first, factor = PATIENCE
-
-    def wait(last: dict[str, Any] | None) -> float:
-        return first + factor * seconds.get((last or {}).get("test", ""), 5.0)
-
-    return wait
 
 
 def _limit_memory() -> None:
@@ -290,9 +297,9 @@ class _Replaced(importlib.abc.MetaPathFinder):
 
 
 class _Ordered(_Watch):
-    def __init__(self, tests: list[str], send: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, tests: list[str], seconds: dict[str, float], send: Callable[[dict[str, Any]], None]) -> None:
         super().__init__()
-        self._tests, self._send = tests, send
+        self._tests, self._seconds, self._send = tests, seconds, send
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
@@ -303,7 +310,7 @@ class _Ordered(_Watch):
         if len(chosen) < len(self._tests):
             self._send({"killed": "collection"})
             return True
-        self.run_until_failure(chosen, self._send)
+        self.run_until_failure(chosen, self._seconds, self._send)
         return True
 
 
@@ -317,8 +324,8 @@ def try_import(mutant: Mutant, group: Group, tests: list[str], seconds: dict[str
         sys.meta_path.insert(0, _Replaced(mutant))
         files = sorted({name.split("::")[0] for name in tests})
         options = [a for a in arguments(group) if a.startswith("-") or a in ("no:cacheprovider", "no:randomly", "0")]
-        code = pytest.main([*(str(ROOT / name) for name in files), *options], plugins=[_Ordered(tests, send)])
+        code = pytest.main([*(str(ROOT / name) for name in files), *options], plugins=[_Ordered(tests, seconds, send)])
         if code not in (0, 1):
             send({"killed": f"pytest ended with {int(code)}"})
 
-    return (in_fork(work, lambda last: _patience(seconds)(last) + (60 if last is None else 0)) or [{"crashed": 0}])[-1]
+    return (in_fork(work) or [{"crashed": 0}])[-1]
