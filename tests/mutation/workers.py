@@ -182,6 +182,7 @@ class OpenSession(_Watch):
             items = list(self.items.values())
             times = {}
             for item, following in zip(items, [*items[1:], None], strict=True):
+                self._forget()  # what an earlier test computed, this one would not execute
                 recorder.switch_context(item.nodeid)
                 start = time.process_time()
                 outcome = self.run(item, following)
@@ -221,11 +222,14 @@ class OpenSession(_Watch):
             _limit_memory()
             for function, code in changes:
                 function.__code__ = code
-            for cached in self._caches:
-                cached.cache_clear()
+            self._forget()
             self.run_until_failure([self.items[name] for name in tests], seconds, send)
 
         return in_fork(work)[-1]
+
+    def _forget(self) -> None:
+        for cached in self._caches:
+            cached.cache_clear()
 
     def _changes(self, mutant: Mutant) -> list[tuple[types.FunctionType, types.CodeType]]:
         path = str(SOURCE / mutant.place.module)
