@@ -89,6 +89,7 @@ GROUPS = (
             "coherence/test_limits.py",
             "coherence/test_panel.py",
             "coherence/test_panel_numbers.py",
+            "coherence/test_path.py",
             "coherence/test_reading.py",
             "coherence/test_scan.py",
             "coherence/test_state.py",
