@@ -177,6 +177,35 @@ def test_the_least_noise_is_the_rounding_of_the_value() -> None:
     assert found.allowance == pytest.approx(EPS * (0.3 * MIDDLE * QUANTILE * FIRST_ENTRY / HALF + 2), rel=1e-9)
 
 
+def extrapolated(values: list[float], steps: list[float]) -> tuple[float, float]:
+    """The polynomial in the square of the step through central differences, at step 0, by Lagrange's formula; and the rms effect of noise of size one."""
+    total, square = 0.0, 0.0
+    for i, h in enumerate(steps):
+        weight = math.prod(g * g / (g * g - h * h) for j, g in enumerate(steps) if j != i)
+        total += weight * values[i]
+        square += (weight / h) ** 2 / 2
+    return total, math.sqrt(square)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-5, 1e-7, 1e-9])
+def test_the_entry_with_the_smallest_error_is_taken(noise: float) -> None:
+    """Of exp around 0, over steps from 1 down. The error of an entry: the farther of the two that it came from, and the noise of the values by its weights."""
+    found = difference(number_line(torch.exp), 0.0, 1.0, noise)
+    steps = [2.0**-i for i in range(6)]
+    values = [math.sinh(h) / h for h in steps]
+    candidates = []
+    for last in range(6):
+        for first in range(last):
+            entry, spread = extrapolated(values[first : last + 1], steps[first : last + 1])
+            parents = [extrapolated(values[i:j], steps[i:j])[0] for i, j in ((first, last), (first + 1, last + 1))]
+            error = max(abs(entry - parent) for parent in parents) + QUANTILE * noise * spread + 2 * EPS
+            candidates.append((error, entry, last - first))
+    error, entry, depth = min(candidates)
+    assert found.allowance == pytest.approx(error, rel=1e-6)
+    assert found.defect == pytest.approx(1 - entry, rel=1e-6, abs=1e-14)
+    assert depth >= 2
+
+
 def test_extrapolation_reaches_rounding_from_a_long_step() -> None:
     found = difference(number_line(torch.exp), 0.0, 1.0, 0.0)
     assert abs(found.defect) < 1e-13

@@ -92,6 +92,7 @@ GROUPS = (
             "coherence/test_path.py",
             "coherence/test_reading.py",
             "coherence/test_scan.py",
+            "coherence/test_scan_parts.py",
             "coherence/test_state.py",
             "coherence/test_straight.py",
             "coherence/test_hard_cases.py",
