@@ -87,10 +87,10 @@ def write_page(name: str, text: str, directory: Path) -> list[Path]:
 
 
 def with_shown(page: str, name: str, text: str) -> str:
-    """A page with the text of an item, without its title, in the place that is named after it; the page itself if it has none.
+    r"""A page with the text of an item, without its title, in the place that is named after it; the page itself if it has none.
 
     Examples:
-        >>> print(with_shown("<!-- begin some -->\\n<!-- end some -->", "some", "# Title\\n\\nWords."))
+        >>> print(with_shown("<!-- begin some -->\n<!-- end some -->", "some", "# Title\n\nWords."))
         <!-- begin some -->
         <BLANKLINE>
         Words.
