@@ -53,10 +53,12 @@ $(INTEGRATIONS_STAMP): $(SETUP_STAMP)
 	@if $(INSTALL) -e '.[dev,integrations]'; then touch $@; \
 	else echo "test-all: lightning, transformers or tensorboard could not be installed; going on without them" >&2; fi
 
-lint: $(SETUP_STAMP)  ## check format, lint and types
+lint: $(SETUP_STAMP)  ## check format, lint, docstrings, types, the tree, public names and signatures, and links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --warnings
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_tree.py tests/test_imports.py tests/test_public_api.py tests/test_links.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_docs.py -k "links or citations or navigation"
 
 format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix .

@@ -133,6 +133,7 @@ class RunReport:
 
     @property
     def headline(self) -> str:
+        """The verdict in one line."""
         if not self.nodes and self.loss is None:
             return f"{self.verdict.value}: no custom backward was met, and the loss was not replayed"
         failing = [node.name for node in self.nodes if not node.passed]

@@ -50,10 +50,12 @@ class ProCoLoss(nn.Module):
 
     @property
     def bank(self) -> ClassBank:
+        """The class bank behind the names."""
         return self.criterion.bank
 
     @property
     def temperature(self) -> float:
+        """That of the scores."""
         return self.criterion.temperature
 
     @property
