@@ -245,11 +245,20 @@ def _item(entry: Entry) -> str:
     label = f"`{entry.label}`" if entry.label else f"a step of `{entry.of}`"
     says = f"{entry.says} \\({entry.formula}\\)" if entry.formula else entry.says
     lines = [f"**{shown(entry)}**{{ #{anchor(entry)} }} {label}", f":   {says}" + (f" *{entry.note}*" if entry.note else ""), ""]
-    tests = (f"`{test.removeprefix('tests/').replace('::', '` `')}`" for test in entry.tests)
-    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", tests)):
-        if listed := ", ".join(what):
+    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", _tests(entry.tests))):
+        if listed := ("; " if word == "tests" else ", ").join(what):
             lines.append(f"    - {word}: {listed}")
     return "\n".join(lines) + "\n"
+
+
+def _tests(names: Iterable[str]) -> Iterator[str]:
+    """By file."""
+    files: dict[str, list[str]] = {}
+    for name in names:
+        path, _, test = name.removeprefix("tests/").partition("::")
+        files.setdefault(path, []).append(f"`{test}`")
+    for path, tests in files.items():
+        yield f"`{path}`: {' and '.join(tests)}"
 
 
 def shown(entry: Entry) -> str:
