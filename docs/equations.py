@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -80,8 +81,11 @@ class Entry:
 @cache
 def entries() -> tuple[Entry, ...]:
     """The map, in the order of the file."""
-    rows = tomllib.loads(MAP.read_text())["entry"]
-    return tuple(Entry(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}) for row in rows)
+    rows: list[dict[str, Any]] = [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        for row in tomllib.loads(MAP.read_text())["entry"]
+    ]
+    return tuple(Entry(**row) for row in rows)
 
 
 @cache
