@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -80,8 +81,11 @@ class Entry:
 @cache
 def entries() -> tuple[Entry, ...]:
     """The map, in the order of the file."""
-    rows = tomllib.loads(MAP.read_text())["entry"]
-    return tuple(Entry(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}) for row in rows)
+    rows: list[dict[str, Any]] = [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        for row in tomllib.loads(MAP.read_text())["entry"]
+    ]
+    return tuple(Entry(**row) for row in rows)
 
 
 @cache
@@ -245,11 +249,20 @@ def _item(entry: Entry) -> str:
     label = f"`{entry.label}`" if entry.label else f"a step of `{entry.of}`"
     says = f"{entry.says} \\({entry.formula}\\)" if entry.formula else entry.says
     lines = [f"**{shown(entry)}**{{ #{anchor(entry)} }} {label}", f":   {says}" + (f" *{entry.note}*" if entry.note else ""), ""]
-    tests = (f"`{test.removeprefix('tests/').replace('::', '` `')}`" for test in entry.tests)
-    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", tests)):
-        if listed := ", ".join(what):
+    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", _tests(entry.tests))):
+        if listed := ("; " if word == "tests" else ", ").join(what):
             lines.append(f"    - {word}: {listed}")
     return "\n".join(lines) + "\n"
+
+
+def _tests(names: Iterable[str]) -> Iterator[str]:
+    """By file."""
+    files: dict[str, list[str]] = {}
+    for name in names:
+        path, _, test = name.removeprefix("tests/").partition("::")
+        files.setdefault(path, []).append(f"`{test}`")
+    for path, tests in files.items():
+        yield f"`{path}`: {' and '.join(tests)}"
 
 
 def shown(entry: Entry) -> str:

@@ -51,7 +51,7 @@ class Terms:
         return Curve(n * polynomial((1, 1, -1)) - polynomial((0, 1, 0, -1)) * n.derivative(), 1)
 
     def residual(self, k: int) -> Curve:
-        """The coefficient of h^k in E = 1 - (2 + beta h) A / z - A^2 - h dA/dz, A = sum_{k<=n} h^k z g_k (eq. a2-exact-residual-app at n = 2)."""
+        """The coefficient of h^k in E = 1 - (2 + beta h) A / z - A^2 - h dA/dz, A = sum_{k<=n} h^k z g_k (eq. a2-exact-residual-app at n = 2, beta = 1)."""
         one_plus = polynomial((1, 1))
         total = one_plus * one_plus * (1 if k == 0 else 0)
         total -= one_plus * (2 * self.numerator(k) + self.beta * self.numerator(k - 1))
