@@ -315,7 +315,7 @@ def draw_content(axes: Any, corpus: Corpus, mixture: VMFMixture, order: list[int
     axes.set_xticks(range(len(corpus.label_names)), corpus.label_names, rotation=60, ha="right", rotation_mode="anchor", fontsize=9)
     axes.set_yticks(range(len(order)), [str(j) for j in order], fontsize=9)
     axes.set_ylabel("component")
-    axes.set_title("labels of its members, %", loc="left")
+    axes.set_title("labels, %", loc="left")
 
 
 # %% 6. All of it ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pairgrad.experiments.figures.style import SMALLEST
 
 POINT = 1 / 72  # of an inch
 INCH = 96  # pixels of a page, as CSS counts them
+LARGER = {"hyperspherical-vae-elbo.png": 10.0}  # points of words, where a figure has larger ones than it must
 SCREENSHOT = 12.0  # pixels of the smallest words of a page, and of a picture of one
 
 
@@ -23,12 +24,12 @@ def content(source: str) -> bytes:
     return Path(urllib.parse.unquote(urllib.parse.urlparse(source).path)).read_bytes()
 
 
-def smallest_words(picture: bytes) -> float:
+def smallest_words(picture: bytes, name: str = "") -> float:
     """Height of the smallest words, without indices and exponents, in pixels of the picture at its natural size."""
     if picture.startswith(b"\x89PNG"):
         inch = resolution(picture)
-        return SCREENSHOT if inch is None else SMALLEST * POINT * inch
-    return min(_sizes(picture.decode()), default=SCREENSHOT) * POINT * INCH
+        return SCREENSHOT if inch is None else LARGER.get(name, SMALLEST) * POINT * inch
+    return min(_sizes(picture.decode()), default=SCREENSHOT)
 
 
 def resolution(png: bytes) -> float | None:
@@ -41,7 +42,7 @@ def resolution(png: bytes) -> float | None:
 
 
 def _sizes(svg: str) -> list[float]:
-    """Sizes in points of words: matplotlib draws them as paths of 100 units, turned upside down, or writes them as text."""
-    drawn = [100 * float(size) for size in re.findall(r"scale\(([\d.]+) -[\d.]+\)", svg)]
+    """Sizes of words: matplotlib draws letters of 100 points, turned upside down and scaled; others write them as text."""
+    drawn = [100 * float(size) * POINT * INCH for size in re.findall(r"scale\(([\d.]+) -[\d.]+\)", svg)]
     written = [float(size) * (POINT * INCH if unit == "pt" else 1) for size, unit in re.findall(r"font(?:-size)?:\s*([\d.]+)(px|pt)", svg)]
     return drawn + written

@@ -63,8 +63,8 @@
         said.add(`"${words(node.data, 40)}" runs out of its ${called(block)}`);
     }
     for (const e of all("math")) {
-      const box = e.getBoundingClientRect(), around = e.parentElement.closest("td, th, p, li, dd, div, section, article, main, body");
-      if (visible(e) && box.right > around.getBoundingClientRect().right + 1.5 && !clipping(e, around.parentElement)) said.add(`the formula "${words(e.textContent, 40)}" runs out of its ${called(around)}`);
+      const right = Math.max(...all("*", e).map((part) => part.getBoundingClientRect().right)), around = e.parentElement.closest("td, th, p, li, dd, div, section, article, main, body");
+      if (visible(e) && right > around.getBoundingClientRect().right + 1.5 && !clipping(e, around.parentElement)) said.add(`the formula "${words(e.textContent, 40)}" runs out of its ${called(around)}`);
     }
     return [...said];
   }

@@ -147,7 +147,7 @@ def _of_picture(picture: dict[str, Any], view: View) -> Iterator[str]:
         return
     if not picture["alternative"] and not picture["decoration"]:
         yield f"{name} has no words that stand for it"
-    size = smallest_words(content(picture["source"])) * picture["width"] / picture["natural"]
+    size = smallest_words(content(picture["source"]), picture["source"].rpartition("/")[2][:100]) * picture["width"] / picture["natural"]
     closer = picture["linked"] or picture["scrolls"]
     if size < SMALL and not (view.phone and closer):
         yield f"{name}: its smallest words are {size:.1f} px high{'' if closer else ', and it can be neither opened nor scrolled'}"
