@@ -33,7 +33,7 @@ def main() -> int:
     run.add_argument("--minutes", type=float, help="start no further mutant after this time; what is left is said")
     run.add_argument("--fresh", action="store_true", help="forget earlier outcomes, which are otherwise kept where they still hold")
     run.add_argument(
-        "--again", action="store_true", help="also run survivors that explained.toml explains, to see whether they still survive"
+        "--again", action="store_true", help="also run mutants that explained.toml explains, to see whether they still survive"
     )
     run.add_argument("--budget", type=float, default=BUDGET, help=f"seconds of tests that a mutant has to survive (default: {BUDGET:g})")
     run.add_argument(
@@ -96,7 +96,9 @@ class _Run:
         record = self.results.records.get(place.key)
         if self.options.tests is not None:
             return record is not None and self._open(record)
-        return record is None or (self._open(record) and (self.options.again or self.results.stale(record)))
+        if record is None:
+            return True
+        return self._open(record) and (self.options.again or record["how"] == "not tried" or self.results.stale(record))
 
     def _to_confirm(self, place: Place) -> bool:
         """Whether it survived in a live session only."""
@@ -146,6 +148,8 @@ class _Run:
                 mutant = make(place)
                 if mutant is None or mutant.at_import or self.options.function not in mutant.function:
                     continue
+                if self._taken_as_explained(mutant):
+                    continue
                 tests = _choose(mutant, base, killers.get(mutant.function, []), self.options.budget)
                 start = time.perf_counter()
                 message = session.try_out(mutant, tests, base["seconds"]) if tests else {"survived": 0}
@@ -188,7 +192,7 @@ class _Run:
             mutant = make(place)
             if mutant is None or self.options.function not in mutant.function:
                 continue
-            if self.options.quick and not mutant.at_import:
+            if (self.options.quick and not mutant.at_import) or self._taken_as_explained(mutant):
                 continue
             if time.monotonic() > self.end:
                 self.skipped += 1
@@ -201,6 +205,14 @@ class _Run:
                 order = killers.setdefault(mutant.place.module, [])
                 order[:] = [record["by"], *(name for name in order if name != record["by"])][:8]
             self._show(record, number, len(mine))
+
+    def _taken_as_explained(self, mutant: Mutant) -> bool:
+        """Explained survivors are counted as such without being run, unless they shall be seen to survive again."""
+        if self.options.again or (mutant.place.module, mutant.function, mutant.before, mutant.after) not in self.known:
+            return False
+        if mutant.place.key not in self.results.records:
+            self.results.add(mutant, SURVIVED, "", "not tried", 0.0, 0)
+        return True
 
     def _record(self, mutant: Mutant, message: dict[str, Any], how: str, seconds: float, tests: int) -> dict[str, Any]:
         if "killed" in message:

@@ -95,6 +95,7 @@ GROUPS = (
             "coherence/test_scan_parts.py",
             "coherence/test_state.py",
             "coherence/test_straight.py",
+            "coherence/test_verdict.py",
             "coherence/test_hard_cases.py",
             "coherence/test_zoo.py",
         ),
