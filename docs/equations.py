@@ -285,13 +285,14 @@ _KINDS = (
 _INTRODUCTION = """# Equations of the paper
 
 Every number of *Same loss, different gradients*, and where it lives here; then [every place that cites the paper](#from-the-code-to-the-paper).
-The code cites by LaTeX label, because labels stay and numbers move: "eq. a2" is the label `eq:a2`. Numbers are those that LaTeX gives; equations
-are numbered through the whole paper, and theorems, corollaries, the lemma and the proposition share one count. What has a number and no label is
-listed with the result that it is a step of.
+The code cites by LaTeX label, because labels stay and numbers move: "eq. a2" is the label `eq:a2`. Numbers are those that LaTeX gives (without
+the paper's own style file, which we do not have); equations are numbered through the whole paper, and theorems, corollaries, the lemma and the
+proposition share one count. What has a number and no label is listed with the result that it is a step of.
 
 `make equations` writes this page from `docs/equations.toml` and from the docstrings. `tests/test_equations.py` checks that every name exists and cites
-what the map says, that every citation in the repository is of something that the paper has, and that no number is missing. How the formulas come
-about is in the [derivations](derivations/index.md). Names that are links lead to the [reference](api.md); tests are named by file, below `tests/`.
+what the map says, that every citation in the repository is of something that the paper has, and that no number is missing; with the LaTeX source of
+the paper in `PAIRGRAD_PAPER`, it counts the labels and numbers there and compares. How the formulas come about is in the
+[derivations](derivations/index.md). Names that are links lead to the [reference](api.md); tests are named by file, below `tests/`.
 """
 _BACKWARDS = """## From the code to the paper
 

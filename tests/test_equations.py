@@ -80,9 +80,66 @@ def test_it_has_all_labels_of_the_paper() -> None:
     assert {label for label in labels() if label.startswith(("tab:", "fig:"))} == {*PAPER, "tab:class-count-control"}
 
 
+def numbered(latex: str) -> tuple[dict[str, str], Counter[str]]:
+    """The number that LaTeX gives every label of an article, and how many equations, theorems, tables and figures it counts; as amsmath and amsthm count."""
+    counts: Counter[str] = Counter()
+    sections, appendix, float_kind, here, inside = [0, 0, 0], False, "", "", ""
+    numbers: dict[str, str] = {}
+    wanted = (
+        r"\\(begin|end|label|caption|captionof|setcounter|section|subsection|subsubsection|appendix)\b(?:\{([^}]*)\})?(?:\{(\d+)\})?|(\\\\)"
+    )
+    for command, argument, value, row in re.findall(wanted, re.sub(r"(?<!\\)%.*", "", latex)):
+        if command == "begin" and argument in ("equation", "align"):
+            counts["equation"] += 1
+            inside, here = argument, str(counts["equation"])
+        elif command == "end" and argument in ("equation", "align"):
+            inside = ""
+        elif row and inside == "align":
+            counts["equation"] += 1
+            here = str(counts["equation"])
+        elif command == "begin" and argument in SHARED_COUNT:
+            counts["theorem"] += 1
+            here = str(counts["theorem"])
+        elif command == "setcounter" and argument in counts:
+            counts[argument] = int(value)
+        elif command == "begin" and argument.removesuffix("*") in ("table", "figure", "wrapfigure"):
+            float_kind = "table" if argument.startswith("table") else "figure"
+        elif command in ("caption", "captionof"):
+            kind = argument if command == "captionof" else float_kind
+            counts[kind] += 1
+            here = str(counts[kind])
+        elif command == "appendix":
+            sections, appendix = [0, 0, 0], True
+        elif command.endswith("section"):
+            level = command.count("sub")
+            sections = [*sections[:level], sections[level] + 1, *[0] * (2 - level)]
+            first = chr(ord("A") + sections[0] - 1) if appendix else str(sections[0])
+            here = ".".join([first, *map(str, sections[1 : level + 1])])
+        elif command == "label":
+            numbers[argument] = here
+    return numbers, counts
+
+
+def test_counting_as_latex_does() -> None:
+    latex = r"""
+    \section{One} \label{sec:one} \subsection{Two} \label{sec:two} % \label{sec:no}
+    \begin{theorem} \label{thm:a} \begin{equation} \begin{split} x \\ y \end{split} \label{eq:a} \end{equation} \end{theorem}
+    \begin{align} x \label{eq:b} \\ y \\ z \label{eq:c} \end{align} \setcounter{theorem}{4} \begin{lemma} \label{lem:b} \end{lemma}
+    \begin{table*} \caption{x} \label{tab:a} \end{table*} \begin{wrapfigure}{r} \caption{y} \label{fig:a} \end{wrapfigure} \captionof{figure}{z} \label{fig:b}
+    \appendix \section{Three} \subsection{Four} \subsubsection{Five} \label{app:five} \section{Six} \label{app:six}"""
+    numbers, counts = numbered(latex)
+    assert numbers == {
+        **{"sec:one": "1", "sec:two": "1.1", "thm:a": "1", "eq:a": "1", "eq:b": "2", "eq:c": "4", "lem:b": "5"},
+        **{"tab:a": "1", "fig:a": "1", "fig:b": "2", "app:five": "A.1.1", "app:six": "B"},
+    }
+    assert counts == {"equation": 4, "theorem": 5, "table": 1, "figure": 2}
+
+
 @pytest.mark.skipif("PAIRGRAD_PAPER" not in os.environ, reason="PAIRGRAD_PAPER does not name the LaTeX source of the paper")
-def test_it_has_the_labels_of_the_source() -> None:
-    assert labels() == set(re.findall(r"\\label\{([^}]*)\}", Path(os.environ["PAIRGRAD_PAPER"]).read_text()))
+def test_labels_and_numbers_are_those_of_the_source() -> None:
+    numbers, counts = numbered(Path(os.environ["PAIRGRAD_PAPER"]).read_text())
+    assert {entry.label: entry.number for entry in entries() if entry.label} == numbers
+    assert counts == LAST
 
 
 @pytest.mark.parametrize("kind", LAST)
