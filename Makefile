@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence command-line report docs clean
+.PHONY: help setup demo test test-all lint format package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write doc
 evidence: $(SETUP_STAMP)  ## make the paper's tables and figures anew, from records or computed, for the documentation
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad tables --output docs/evidence
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad figures --output docs/evidence
+
+equations: $(SETUP_STAMP)  ## write docs/equations.md from docs/equations.toml and the citations in docstrings
+	$(BIN)/python -m docs.equations
 
 command-line: $(SETUP_STAMP)  ## write docs/command-line.md from the commands
 	$(BIN)/python -m pairgrad.cli.reference docs/command-line.md
