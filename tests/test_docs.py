@@ -332,7 +332,7 @@ def anchors(page: Path) -> set[str]:
         while (unique := slug if number == 0 else f"{slug}_{number}") in found:
             number += 1
         found.add(unique)
-    return found | set(re.findall(r"""(?:\{#|id=["'])([\w.-]+)""", text))
+    return found | set(re.findall(r"""(?:\{ ?#|id=["'])([\w.-]+)""", text))
 
 
 def broken_links(page: Path) -> list[str]:
@@ -355,9 +355,9 @@ def test_links_exist(page: Path) -> None:
 
 
 def test_broken_links_are_noticed(tmp_path: Path) -> None:
-    (tmp_path / "there.md").write_text("# A title, `with` code\n\n## Twice\n\n## Twice\n\n<a id='here'></a>\n")
+    (tmp_path / "there.md").write_text("# A title, `with` code\n\n## Twice\n\n## Twice\n\n<a id='here'></a>\n**this**{ #too } it\n")
     page = tmp_path / "page.md"
-    good = "[a](there.md) [b](there.md#a-title-with-code) [c](there.md#twice_1) [d](there.md#here) [e](#own) `[x](gone.md)`\n\n## Own\n"
+    good = "[a](there.md) [b](there.md#a-title-with-code) [c](there.md#twice_1) [d](there.md#here) [d](there.md#too) [e](#own) `[x](gone.md)`\n\n## Own\n"
     page.write_text(good)
     assert broken_links(page) == []
     page.write_text(good + "[f](gone.md) [g](there.md#gone) [h](#gone)")

@@ -17,7 +17,7 @@ _HEAD = """\
 
 <!-- Written by `make command-line`; a test compares it with the commands. -->
 
-`pip install 'pairgrad[cli]'` brings the command; `pairgrad doctor` says what else is there. Every page below is what `pairgrad COMMAND --help` prints.
+`pip install 'pairgrad[cli]'` brings the command; `pairgrad doctor` says what else is there. Every page below is what a command prints with `--help`.
 
 ```sh
 pairgrad                        # the first page

@@ -1,4 +1,9 @@
-"""`pairgrad demo`: the whole story in five chapters, told on the terminal while it happens, and then as one HTML report."""
+"""`pairgrad demo`: the whole story in five chapters, told on the terminal while it happens, and then as one HTML report.
+
+- `chapters`: what is told. `telling`: sentences and rows, on the terminal and kept for the page.
+- `miniature`: two descents of one loss. `bars`: three runs under one another. `pictures`: what the page shows of both.
+- `page`: the report.
+"""
 
 from __future__ import annotations
 
