@@ -48,6 +48,22 @@ def test_no_code_stands_outside_of_a_package() -> None:
     assert not loose, sorted(str(path.relative_to(ROOT)) for path in loose)
 
 
+def imports_of_tests(text: str) -> list[str]:
+    """The test files that a file imports from."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    found = [name for node in nodes for name in [*(node.module or "").split("."), *(alias.name for alias in node.names)]]
+    return [name for name in found if re.fullmatch(r"test_\w+", name) and list(ROOT.glob(f"tests/**/{name}.py"))]
+
+
+def test_tests_import_helpers_and_never_other_tests() -> None:
+    wrong = {str(path.relative_to(ROOT)): found for path in (ROOT / "tests").rglob("*.py") if (found := imports_of_tests(path.read_text()))}
+    assert not wrong, f"what several tests share goes into a module without test_: {wrong}"
+    assert imports_of_tests("from tests import test_tree\nfrom .test_docs import x\nfrom y import test_of_another") == [
+        "test_tree",
+        "test_docs",
+    ]
+
+
 def test_the_map_has_every_folder() -> None:
     """Of the first level below src/pairgrad and tests, and of the top."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
