@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Keep what coverage.py has counted, if it counts: xdist ends a worker that takes long to leave, and its counts with it."""
+    coverage = sys.modules.get("coverage")
+    running = None if coverage is None else coverage.Coverage.current()
+    if running is not None:
+        running.save()
 
 
 @pytest.fixture(autouse=True)

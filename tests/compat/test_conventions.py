@@ -192,3 +192,15 @@ def test_probabilities_of_another_shape(shape):
     with pytest.raises(ValueError, match=rf"probabilities must have shape \({B}, {K}\), got a float32 tensor of shape"):
         wrapped(features, torch.full(shape, 1 / K))
     assert_same_bits(wrapped.loss, before)
+
+
+def test_what_is_no_label_for_each_row_is_refused_and_changes_nothing():
+    loss = build()
+    before = bits(loss)
+    features, labels = batch(views=2)
+    for wrong in (labels, torch.cat([labels, labels, labels]), labels.tolist()):
+        with pytest.raises(ValueError, match=r"labels must have shape \(12,\), one per row of embeddings, got "):
+            MetricLearningLoss(loss, views=2)(features, wrong)
+    with pytest.raises(TypeError, match=r"target must be a tensor of labels \(batch,\) or of class probabilities .*, got "):
+        TimmLoss(loss)(features[:B], labels.tolist())
+    assert_same_bits(loss, before)

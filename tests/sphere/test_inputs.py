@@ -225,3 +225,10 @@ def test_the_later_assertion_is_one() -> None:
     inputs.assert_later(torch.tensor(True), "fine")
     with pytest.raises(RuntimeError, match="not fine"):
         inputs.assert_later(torch.tensor(False), "not fine")
+
+
+def test_sparse_features_are_refused_with_the_way_out() -> None:
+    with pytest.raises(
+        TypeError, match=r"features must be a dense tensor, got one of layout torch\.sparse_coo: use features\.to_dense\(\)"
+    ):
+        checked_features(torch.eye(3).to_sparse(), 3, LIKE)
