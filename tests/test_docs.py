@@ -401,6 +401,19 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert (tmp_path / "index.html").exists()
 
 
+def test_checks_that_do_not_hold_are_said_to() -> None:
+    """`limits.md` counts the checks of all tables and figures, and links to every page with one that says NO."""
+    answers = {page: re.findall(r"^- .*: (yes|NO)$", page.read_text(), re.MULTILINE) for page in DOCS.glob("evidence/*.md")}
+    answers = {
+        page: found for page, found in answers.items() if page.name not in ("index.md", "study.md")
+    }  # which show what other pages hold
+    failing = [page.name for page, found in answers.items() if "NO" in found]
+    limits = (DOCS / "limits.md").read_text()
+    assert f"Two of the {sum(map(len, answers.values()))} checks of the tables say NO" in limits
+    assert sum(found.count("NO") for found in answers.values()) == len(failing) == 2
+    assert all(f"(evidence/{name})" in limits for name in failing)
+
+
 def test_changelog_has_the_version_or_unreleased() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     assert "## Unreleased" in text or f"## {pairgrad.__version__}" in text
