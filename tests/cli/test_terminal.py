@@ -1,6 +1,7 @@
 """What commands print can be read without colour in 80 columns, on a terminal and in a file.
 
-The rule: no line is longer than 80 columns unless a word of it fills half of them (a path, an address), nothing is cut off with an ellipsis, and there are no escapes.
+The rule: no line is longer than 80 columns unless a word of it fills half of them (a path, an address), nothing is cut off with an ellipsis, and there are no
+escapes.
 Help pages are in `test_pages`.
 """
 
