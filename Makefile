@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence command-line report docs clean
+.PHONY: help setup demo test test-all lint format package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,10 +53,12 @@ $(INTEGRATIONS_STAMP): $(SETUP_STAMP)
 	@if $(INSTALL) -e '.[dev,integrations]'; then touch $@; \
 	else echo "test-all: lightning, transformers or tensorboard could not be installed; going on without them" >&2; fi
 
-lint: $(SETUP_STAMP)  ## check format, lint and types
+lint: $(SETUP_STAMP)  ## check format, lint, docstrings, types, the tree, public names and signatures, and links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --warnings
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_tree.py tests/test_imports.py tests/test_public_api.py tests/test_links.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_docs.py -k "links or citations or navigation"
 
 format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix .
@@ -115,6 +117,9 @@ accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write doc
 evidence: $(SETUP_STAMP)  ## make the paper's tables and figures anew, from records or computed, for the documentation
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad tables --output docs/evidence
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad figures --output docs/evidence
+
+equations: $(SETUP_STAMP)  ## write docs/equations.md from docs/equations.toml and the citations in docstrings
+	$(BIN)/python -m docs.equations
 
 command-line: $(SETUP_STAMP)  ## write docs/command-line.md from the commands
 	$(BIN)/python -m pairgrad.cli.reference docs/command-line.md

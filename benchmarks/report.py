@@ -23,6 +23,7 @@ from benchmarks.contestants import (
     Setting,
 )
 from benchmarks.import_time import ImportTimes
+from benchmarks.markdown import table
 from benchmarks.timing import Samples
 
 LABELS = {
@@ -204,15 +205,9 @@ def page(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int) -> str:
-    """The columns from number `right` on are aligned to the right."""
-    rule = ["---" if i < right else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
-
-
 def _goals_table(results: Results) -> str:
     rows = [(goal.text, *goal.verdict()) for goal in goals(results)]
-    return _table(("goal", "measured (worst case)", ""), rows, right=3)
+    return table(("goal", "measured (worst case)", ""), rows, right=3)
 
 
 def _reading() -> str:
@@ -272,7 +267,7 @@ def _timing_table(results: Results, dtype: str, quantity: str, direction: str) -
             found = [cells.get((contestant, mode, dim)) for dim in results.dims]
             if any(found):
                 lines.append((LABELS[contestant], mode, *(_cell(results, row) for row in found)))
-    return _table(("contestant", "mode", *(f"p = {dim}" for dim in results.dims)), lines, right=2) if lines else ""
+    return table(("contestant", "mode", *(f"p = {dim}" for dim in results.dims)), lines, right=2) if lines else ""
 
 
 def _cell(results: Results, row: Row | None) -> str:

@@ -24,6 +24,7 @@ _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options `--coherence...`."""
     group = parser.getgroup("coherence", "audit of custom backwards (pairgrad)")
     group.addoption(
         "--coherence",
@@ -44,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marker, and refuses options that cannot be kept before any test has run."""
     config.addinivalue_line("markers", MARKER)
     if hasattr(config, "workerinput"):  # the controller has looked
         return
@@ -88,6 +90,7 @@ def _session(config: pytest.Config) -> Session:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Reads the markers, where tests are recorded."""
     if _recording(config):
         for item in items:
             _marked(item)  # a marker that makes no sense is told now
@@ -111,6 +114,7 @@ def _marked(item: pytest.Item) -> tuple[bool, str | None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Records the custom backwards that run in a test."""
     if _recording(item.config):
         skip, intent = _marked(item)
         if not skip:
@@ -159,6 +163,7 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    """Audits what was recorded, once the last test is over."""
     config = session.config
     if (_SESSION not in config.stash and not _recording(config)) or config.getoption("collectonly"):
         return
@@ -189,6 +194,7 @@ def _say(config: pytest.Config, found: Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Says what was found."""
     if _SESSION not in config.stash:
         return
     found = config.stash[_SESSION]

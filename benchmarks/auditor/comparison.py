@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 from benchmarks.auditor.cost import Cost
 from benchmarks.auditor.cost import table as cost_table
+from benchmarks.progress import progress
 from pairgrad.coherence import Report, Verdict, audit
 from pairgrad.experiments.timing import machine_line
 
@@ -149,11 +149,6 @@ def as_positional(fn: Callable[..., Any], inputs: Any, dtype: torch.dtype) -> tu
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "")[:160]
-
-
-def progress(what: str, done: int, every: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{what}: {done} of {every}", end="" if done < every else "\n", file=sys.stderr, flush=True)
 
 
 # Counting ---------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.distributed import figure
@@ -11,6 +10,7 @@ from benchmarks.distributed.measure import LOSS_TOL
 from benchmarks.distributed.network import OPERATIONS
 from benchmarks.distributed.prediction import line, predicted
 from benchmarks.distributed.record import Record, Resident, Timing, faster
+from benchmarks.markdown import table
 from benchmarks.timing import Samples
 from pairgrad.distributed import Call
 from pairgrad.distributed.plan import Cluster, Workload, plan_layouts
@@ -61,7 +61,7 @@ def page(record: Record) -> str:
         parts.append("**A smoke run at other sizes: its numbers mean nothing.**")
     if found := goals(record):
         rows = [(goal.text, goal.found, "reached" if goal.reached else "**missed**") for goal in found]
-        parts += ["## Goals", _table(("goal", "measured", ""), rows, left=1)]
+        parts += ["## Goals", table(("goal", "measured", ""), rows, right=1)]
     if record.timings:
         parts += ["## Time", *_time(record)]
     if record.traffic:
@@ -89,7 +89,7 @@ def _time(record: Record) -> list[str]:
     )
     rows = [_timed(record, timing, timings[0]) for timings in record.contests() for timing in timings]
     crowded = [ranks for ranks in sorted({timing.case.ranks for timing in record.timings}) if ranks > record.cores]
-    parts = [_table(header, rows, left=1)]
+    parts = [table(header, rows, right=1)]
     if crowded:
         numbers = " and ".join(map(str, crowded))
         parts.append(
@@ -134,7 +134,7 @@ def _loopback(record: Record) -> str:
     return "\n\n".join(
         (
             "Latency per message and bandwidth of a rank, fitted to the times of all-gather and all-reduce of several sizes:",
-            _table(("ranks", "latency", "bandwidth"), rows, left=0),
+            table(("ranks", "latency", "bandwidth"), rows, right=0),
         )
     )
 
@@ -158,7 +158,7 @@ def _bytes(record: Record) -> list[str]:
     parts = [
         "What the ranks recorded is equal to `step_calls`, call by call, in every step; a difference would end the run. The bytes of all ranks together, by "
         "the ring algorithms that the plan counts with, beside what passed the loopback interface, headers and acknowledgements of TCP included:",
-        _table(header, rows, left=1),
+        table(header, rows, right=1),
     ]
     if record.bytes:
         ranks = sorted({found.ranks for found in record.bytes})
@@ -174,7 +174,7 @@ def _bytes(record: Record) -> list[str]:
         ]
         parts += [
             "The same ratio for single collectives, by the bytes that a rank hands in:",
-            _table(("bytes", *(f"{kind}, {number} ranks" for kind, number in kinds)), cells, left=0),
+            table(("bytes", *(f"{kind}, {number} ranks" for kind, number in kinds)), cells, right=0),
             "Small messages are outweighed by headers. With gloo a reduce-scatter sends as much as an all-reduce, twice what the plan counts.",
         ]
     return parts
@@ -222,7 +222,7 @@ def _memory(record: Record) -> list[str]:
         f"K = {case.classes:,}, p = {case.dim}, B = {case.batch}, {len(record.memory[0].seconds)} steps in fresh processes. One process has a plain loss; "
         'ranks share its classes out and make their part alone, from a loss on the device "meta". The peak is that of resident memory as the system counts it, '
         "with the making of the bank.",
-        _table(header, rows, left=0),
+        table(header, rows, right=0),
     ]
 
 
@@ -246,7 +246,7 @@ def _planned() -> list[str]:
     return [
         f"Planned, not measured: K = {_PLANNED.classes:,}, p = {_PLANNED.dim}, B = {_PLANNED.batch:,} on {_MANY.ranks} ranks of {_MANY.memory / 1e9:.0f} GB, "
         f"{_MANY.flops:.0e} operations and {_MANY.bandwidth / 1e9:g} GB per second, {1e6 * _MANY.latency:.0f} us per message (`pairgrad plan`):",
-        _table(("replicas x shards", "peak of a rank, GB", "of it bank", "sends, MB", "exchange, ms", "step, s", ""), rows, left=0),
+        table(("replicas x shards", "peak of a rank, GB", "of it bank", "sends, MB", "exchange, ms", "step, s", ""), rows, right=0),
     ]
 
 
@@ -283,12 +283,6 @@ _ALLOCATOR = (
     "- **Allocator:** of these processes, one that keeps the memory it has (`mallopt`), calibration included: else what a step pays for page faults depends on "
     "what ran in the process before. Memory was measured with the allocator as it is."
 )
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """The first `left` columns are aligned to the left."""
-    rule = ["---" if i < left else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
 
 
 def _ms(seconds: float) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.learning.certified_states import QUANTITIES, SEARCHED, random_state, searched_state, used
+from benchmarks.progress import progress
 from pairgrad.experiments.timing import machine_line
 from pairgrad.ground.files import write_atomically
 
@@ -75,11 +76,6 @@ def searched_shares(dims: tuple[int, ...], seeds: int) -> dict[str, dict[int, Sh
                     progress("searched", done, every)
             found[case][dim] = largest(shares)
     return found
-
-
-def progress(what: str, done: int, every: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{what}: {done} of {every}", end="" if done < every else "\n", file=sys.stderr, flush=True)
 
 
 def page(random: dict[str, Shares], searched: dict[str, dict[int, Shares]], counts: tuple[int, int], unbounded: int, command: str) -> str:

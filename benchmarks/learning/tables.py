@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from benchmarks.learning import growth
 from benchmarks.learning.contestants import ALL, COMPILED, DENSE, EAGER, FACTORISED, FLOOR, ORIGINAL, PLAIN, RECORDED, TOUCHED
 from benchmarks.learning.goals import MIB, goals
 from benchmarks.learning.published import H100_MEBIBYTES, H100_MILLISECONDS
 from benchmarks.learning.record import Row, Run, ratio
+from benchmarks.markdown import table
 
 LABELS = {
     FLOOR: "floor",
@@ -32,12 +33,6 @@ LADDER = (
     (COMPILED[1], "compilation"),
 )
 _SHOWN = (*PLAIN, *EAGER, *COMPILED, FLOOR)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int) -> str:
-    """The columns from number `right` on are aligned to the right."""
-    rule = ["---" if i < right else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
 
 
 def digits(value: float | None, unit: str = "") -> str:

@@ -135,6 +135,34 @@ def test_the_residual_of_order_two_is_the_papers(precision):
     assert not terms.residual(5).numerator
 
 
+def test_the_papers_own_barrier(precision):
+    """The steps between eqs. a2-residual-bound-app, a2-k-bound-app and a2-lower-margin-app: the constant barrier nu^-3 of Theorem thm:a2."""
+    terms, h = ratio.Terms(1, 2), Fraction(9, 10)
+    # |E| <= h^3 (1 + h / 4), on the axis; and with u = z^2 as the paper does it: these polynomials have no positive root, and are positive at 0 or 1
+    assert terms.residual(3).at_most(Fraction(1)).holds
+    assert terms.residual(4).at_most(Fraction(1, 4)).holds
+    four, third = 4 * polynomial((1, 1)) ** 2, polynomial((4, -10, 1))
+    assert [int(c) for c in (four - third).coeffs()] == [0, 18, 3]
+    assert [int(c) for c in (four + third).coeffs()] == [8, -2, 5]  # no real root: 2^2 < 4 * 5 * 8
+    assert [int(c) for c in (16 * polynomial((1, 1)) ** 3 - polynomial((0, 1)) * polynomial((-4, 1)) ** 2).coeffs()] == [16, 32, 56, 15]
+    # K v = (2 + h) t + 2 (1 - t^2) sum h^k r_k / v = 2 + h t^3 + 2 h^2 v r_2, power by power of h
+    first, second, _ = (terms.term(k) for k in range(3))
+    assert (first.numerator, first.power, second.power) == (polynomial((1,)), 1, 0)
+    rest = polynomial((1, 0, -1))
+    assert polynomial((0, 2)) + 2 * rest // polynomial((1, 1)) == polynomial((2,))
+    assert polynomial((0, 1)) + 2 * rest * second.numerator == polynomial((0, 0, 0, 1))
+    # -r_2 <= 1/160, hence <= 1/40: 1/160 + g_2 / t is a square, and r_2 = v g_2 / t
+    assert terms.term(2).numerator + polynomial((Fraction(1, 160),)) == polynomial((1, 0, -10)) ** 2 / 160
+    # so K >= 2 - h^2 / 20, and at -b the field points inwards for every h <= 9/10: all that depends on h falls
+    least = 2 - h**2 / 20
+    assert least == Fraction(3919, 2000)
+    assert -(1 + h / 4) + least - h**3 == Fraction(11, 2000)
+    # near 0: A has the slope (1 - h + h^2) / 2 in z, R has 1 / (2 (1 + h))
+    slopes = [terms.term(k).at(Fraction(1)) for k in range(3)]
+    assert slopes == [half := flint.fmpq(1, 2), -half, half]
+    assert Fraction(1, 2) / (1 + h) - (1 - h + h**2) / 2 == -(h**3) / (2 * (1 + h))
+
+
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("order", [1, 2, 5, 24])
 @pytest.mark.parametrize("beyond", [0, 1])

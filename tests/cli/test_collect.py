@@ -10,7 +10,7 @@ import pytest
 
 from pairgrad.experiments.records import Record, Records, write
 from tests.experiments.evaluation.small import train_run
-from tests.experiments.records.test_costs import run, stored
+from tests.experiments.records.cost_files import run, stored
 
 from .command import invoke
 

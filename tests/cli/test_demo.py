@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from rich.console import Console
+
+import pairgrad as pg
+from pairgrad.cli.demo.bars import watched
 
 from .command import invoke, pairgrad
 
@@ -100,3 +106,45 @@ def test_missing_extra_says_what_to_install(missing: str) -> None:
     assert done.returncode == 2
     assert "pip install 'pairgrad[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class TestBars:
+    def test_a_bar_for_each_run_on_a_terminal(self) -> None:
+        console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+        with watched(console, ("original", "arfr")) as observers:
+            for name, observer in observers.items():
+                observer.started(0, 10, 5)
+                observer.updated(7, {"total": 1.25} if name == "arfr" else None)
+        last = console.file.getvalue().rsplit("original", 1)[1]
+        assert re.search(r" 7/10 .*\n.*arfr .* 7/10 .* loss 1\.250", last)
+        assert max(map(len, last.splitlines())) <= 80
+
+    def test_lines_elsewhere(self) -> None:
+        console = Console(file=io.StringIO(), force_terminal=False, width=80)
+        with watched(console, ("original",)) as observers:
+            observers["original"].started(0, 10, 5)
+            observers["original"].epoch(1, {"train_total": 1.25})
+        assert console.file.getvalue().startswith("original epoch 2  loss 1.2500")
+
+    def test_what_the_monitor_says_stands_beside_the_bar(self) -> None:
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return pg.potential(128, "original").value(x)
+
+        console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+        with pg.record() as recording:
+            doubled(torch.tensor([4032.0], dtype=torch.float64, requires_grad=True)).sum().backward()
+        with watched(console, ("original",)) as observers:
+            observers["original"].started(0, 2, 1)
+            observers["original"].looked(1, recording.audit())
+            observers["original"].updated(2, None)
+        assert "incoherent" in console.file.getvalue()
+
+
+def test_an_interrupted_demonstration_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pairgrad.cli.demo.run", stopped)
+    done = invoke("demo", "--output", str(tmp_path / "out"))
+    assert done.exit_code == 130
+    assert f"the same command goes on with the runs in {tmp_path / 'out'}" in done.stderr

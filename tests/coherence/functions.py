@@ -5,6 +5,11 @@ from __future__ import annotations
 import torch
 
 
+def points(*shape, seed=0, dtype=torch.float64):
+    """Normal numbers, the same for all dtypes up to rounding."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
 def sine_with(factor, *, name="Sine"):
     """sin(x) whose backward is multiplied by factor(x)."""
 

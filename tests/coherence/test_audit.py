@@ -10,13 +10,9 @@ import torch
 
 import pairgrad as pg
 from pairgrad.coherence import Box, LogRange, Verdict
-from tests.coherence.functions import Round, saved_intermediate, sine_with
+from tests.coherence.functions import Round, points, saved_intermediate, sine_with
 
 D = torch.float64
-
-
-def points(*shape, seed=0, dtype=D):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D).to(dtype)
 
 
 # Verdicts ---------------------------------------------------------------------------------------------------------------

@@ -5,12 +5,9 @@ import torch
 from torch.nn import functional as F
 
 import pairgrad as pg
+from tests.coherence.functions import points
 
 D = torch.float64
-
-
-def drawn(*shape, seed=0, dtype=D):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D).to(dtype)
 
 
 def identity_with(backward):
@@ -45,18 +42,18 @@ CANCELLING = {
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CANCELLING)
 def test_gradient_that_cancels_to_rounding_is_not_accused(name, seed):
-    assert not accused(pg.audit(CANCELLING[name], drawn(4, seed=seed), seed=seed))
+    assert not accused(pg.audit(CANCELLING[name], points(4, seed=seed), seed=seed))
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_layer_norm_of_numbers_with_a_large_mean(seed):
-    assert pg.audit(lambda x: F.layer_norm(x, (6,)), 1e6 + drawn(3, 6, seed=seed), seed=seed).passed
+    assert pg.audit(lambda x: F.layer_norm(x, (6,)), 1e6 + points(3, 6, seed=seed), seed=seed).passed
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_lower_precision_inside_is_not_accused(seed):
-    assert pg.audit(lambda x: x.float().sin().double() * x, drawn(5, seed=seed), seed=seed).passed
-    assert pg.audit(lambda x: (x.half().sin().float() * 300).sum(), drawn(5, seed=seed, dtype=torch.float32), seed=seed).passed
+    assert pg.audit(lambda x: x.float().sin().double() * x, points(5, seed=seed), seed=seed).passed
+    assert pg.audit(lambda x: (x.half().sin().float() * 300).sum(), points(5, seed=seed, dtype=torch.float32), seed=seed).passed
 
 
 @pytest.mark.slow
@@ -68,7 +65,7 @@ def test_autocast_is_not_accused():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return net(x).float().square().mean()
 
-    assert not accused(pg.audit(loss, drawn(5, 6, dtype=torch.float32), module=net))
+    assert not accused(pg.audit(loss, points(5, 6, dtype=torch.float32), module=net))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -83,13 +80,13 @@ def test_saturated_cross_entropy_is_not_accused(gap, dtype):
 def test_value_too_coarse_to_tell_is_inconclusive_not_coherent(dtype):
     wrong = identity_with(lambda x, grad: -7 * grad)
     offset = 1e17 if dtype == D else 1e12
-    report = pg.audit(lambda x: offset + (wrong(x) * 2).sum(), drawn(2, dtype=dtype))
+    report = pg.audit(lambda x: offset + (wrong(x) * 2).sum(), points(2, dtype=dtype))
     assert report.verdict == "inconclusive"
     assert not report.passed
 
 
 def test_argument_that_cannot_be_judged_is_named():
-    report = pg.audit(lambda x, y: x.sin().sum() + 1e-20 * y.sin().sum(), (drawn(3), drawn(3, seed=1)))
+    report = pg.audit(lambda x, y: x.sin().sum() + 1e-20 * y.sin().sum(), (points(3), points(3, seed=1)))
     assert any(finding.kind == "unresolved" and finding.where == "input 1" for finding in report.findings)
 
 
@@ -129,7 +126,7 @@ def test_backward_that_detaches_grad_output_is_wrong_in_the_second_order():
         def backward(ctx, grad_output):
             return grad_output.detach() * 3 * ctx.saved_tensors[0] ** 2
 
-    report = pg.audit(Detached.apply, drawn(3))
+    report = pg.audit(Detached.apply, points(3))
     assert [(finding.kind, finding.where) for finding in report.findings if finding.severity == "alarm"] == [
         ("second-order", "grad_output")
     ]
@@ -143,10 +140,10 @@ def test_last_of_many_outputs_and_complex_and_dataclass_outputs():
         value: torch.Tensor
 
     wrong = identity_with(lambda x, grad: 3 * grad)
-    many = pg.audit(lambda x: (*(x.sin() * (i + 1) for i in range(15)), 1e-3 * wrong(x).cos()), drawn(3), second_order=False)
+    many = pg.audit(lambda x: (*(x.sin() * (i + 1) for i in range(15)), 1e-3 * wrong(x).cos()), points(3), second_order=False)
     assert many.verdict == "incoherent"
-    assert pg.audit(lambda x: (x.sin(), torch.fft.fft(wrong(x))), drawn(4), second_order=False).verdict == "incoherent"
-    assert pg.audit(lambda x: (x.sin(), Result(wrong(x))), drawn(4), second_order=False).verdict == "incoherent"
+    assert pg.audit(lambda x: (x.sin(), torch.fft.fft(wrong(x))), points(4), second_order=False).verdict == "incoherent"
+    assert pg.audit(lambda x: (x.sin(), Result(wrong(x))), points(4), second_order=False).verdict == "incoherent"
 
 
 # What the audit leaves behind -----------------------------------------------------------------------------------------------
@@ -154,15 +151,15 @@ def test_last_of_many_outputs_and_complex_and_dataclass_outputs():
 
 def test_graph_that_is_still_pending_survives():
     net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)).double()
-    loss = net(drawn(2, 3)).sum()
-    pg.audit(net, drawn(2, 3), consequences=False)
+    loss = net(points(2, 3)).sum()
+    pg.audit(net, points(2, 3), consequences=False)
     loss.backward()
 
 
 def test_generators_are_as_before_when_only_the_backward_draws():
     draws = identity_with(lambda x, grad: grad * (torch.rand(1, dtype=D) < 2))
     before = torch.get_rng_state()
-    assert pg.audit(draws, drawn(3)).passed
+    assert pg.audit(draws, points(3)).passed
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -182,7 +179,7 @@ def test_lazy_buffers_lists_and_new_attributes_are_put_back():
             return x.sin() * self.mask
 
     module = Keeps()
-    assert pg.audit(module, drawn(3)).passed
+    assert pg.audit(module, points(3)).passed
     assert module.mask is None
     assert module.history == []
     assert module.mean == 0
@@ -191,7 +188,7 @@ def test_lazy_buffers_lists_and_new_attributes_are_put_back():
 
 def test_inference_mode_of_the_caller():
     with torch.inference_mode():
-        assert pg.audit(torch.sin, drawn(3)).passed
+        assert pg.audit(torch.sin, points(3)).passed
         assert torch.is_inference_mode_enabled()
 
 
@@ -212,7 +209,7 @@ def test_module_is_found_behind_a_partial_application():
         def encode(self, x, power):
             return self.inner(x) ** power
 
-    report = pg.audit(functools.partial(Net().encode, power=2), drawn(4, 3), consequences=False)
+    report = pg.audit(functools.partial(Net().encode, power=2), points(4, 3), consequences=False)
     assert {"inner.weight", "inner.bias"} <= {state.argument for state in report.states}
 
 

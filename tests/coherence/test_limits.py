@@ -1,3 +1,5 @@
+"""The constants of the auditor follow from the rate of false alarms that they promise."""
+
 import pytest
 import scipy.stats
 import torch

@@ -1,3 +1,5 @@
+"""Work and energy on a segment, beside differences of the value."""
+
 import math
 
 import numpy as np

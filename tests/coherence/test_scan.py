@@ -1,3 +1,5 @@
+"""An interval from end to end: regions and where they end."""
+
 import pytest
 import torch
 

@@ -1,8 +1,10 @@
+"""One state on one line: readings, kinks, jumps and steps."""
+
 import pytest
 import torch
 
-from pairgrad.coherence.limits import LADDER
-from pairgrad.coherence.state import examine, locate, pursue, read
+from pairgrad.coherence.limits import LADDER, TELLING
+from pairgrad.coherence.state import examine, locate, pursue, read, stepwise
 from tests.coherence.functions import Round, sine_with
 from tests.coherence.lines import number_line
 
@@ -55,6 +57,33 @@ def test_value_lost_in_the_tail_is_no_defect():
 
 def test_steps_of_a_quantiser_are_a_defect_at_the_state():
     assert examine(number_line(Round.apply), 0.3, HALVES).verdict == "incoherent"
+
+
+def test_stands_still_between_steps_of_a_coarser_dtype_and_is_told_from_a_quantiser():
+    """Between two floats of single precision the value does not move at all, which a short segment must call a defect; a longer one averages it out."""
+
+    def coarse(x):
+        return x.sin().float().double()
+
+    line = number_line(coarse)
+    short = read(line, 0.75, [2.0**-30, 2.0**-31])
+    assert short.verdict == "incoherent"
+    assert short.relative == pytest.approx(1)
+    found = stepwise(line, short, HALVES)
+    assert found.verdict == "stepwise"
+    assert found.event.kind == "jump"
+    assert found.event.size == pytest.approx(2.0**-24, rel=0.1)
+    assert found.relative <= TELLING
+    quantiser = number_line(Round.apply)
+    assert stepwise(quantiser, read(quantiser, 0.3, [2.0**-6, 2.0**-8]), HALVES) is None
+
+
+def test_a_value_that_is_lost_in_its_rounding_is_unresolved():
+    """(1 + x / 2^52) - 1 is 0 up to x = 1/2, and lacks less than a unit in the last place of 1, a size that numbers inside a function are likely to have."""
+    line = number_line(lambda x: (1 + 2.0**-52 * x) - 1)
+    short = read(line, 0.25, [2.0**-4, 2.0**-6])
+    assert short.verdict == "incoherent"
+    assert stepwise(line, short, HALVES).verdict == "unresolved"
 
 
 def test_pursue_finds_a_narrow_region_inside_a_segment():

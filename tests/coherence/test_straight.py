@@ -1,9 +1,12 @@
+"""Straight-through estimators are told from defects."""
+
 import pytest
 import torch
 
 from pairgrad.coherence.explore import line_through
-from pairgrad.coherence.path import random_cotangent
-from pairgrad.coherence.straight import straight_through
+from pairgrad.coherence.path import Line, Path, Straight, random_cotangent
+from pairgrad.coherence.state import Event
+from pairgrad.coherence.straight import StraightThrough, straight_through
 from pairgrad.coherence.subject import Subject
 from tests.coherence.functions import Round, Window, sine_with
 
@@ -34,3 +37,26 @@ def test_residual_of_a_mistake_with_steps_stays():
             return 2 * grad_output
 
     assert not straight_through(line_of(Twice.apply)).like
+
+
+def test_like_one_is_a_leap_and_a_residual_that_falls_below_a_fifth():
+    jump = Event("jump", 0.5, 0.0, 1.0)
+    assert StraightThrough((1.0, 4.0), (0.5, 0.1999), jump).like
+    assert not StraightThrough((1.0, 4.0), (0.5, 0.2), jump).like
+    assert not StraightThrough((1.0, 4.0), (0.5, 0.1), None).like
+    assert not StraightThrough((), (), jump).like
+
+
+def test_residual_over_the_work_falls_with_the_length():
+    """Of round on one number, along x = 0.25 + 0.4 t: the value lacks or exceeds by less than one the 0.8 length that the gradient asks for."""
+    start, speed = torch.tensor([0.25], dtype=torch.float64), 0.4
+    path = Path((Straight(start, torch.full((1,), speed, dtype=torch.float64)),))
+    found = straight_through(Line(Subject(Round.apply, start), path, (torch.ones(1, dtype=torch.float64),)))
+    assert found.lengths == (1.0, 4.0, 16.0, 64.0)
+    for length, residual in zip(found.lengths, found.residuals, strict=True):
+        work = 2 * speed * length
+        missing = abs(round(0.25 + speed * length) - round(0.25 - speed * length) - work)
+        assert residual == pytest.approx(missing / work, rel=1e-9)
+    place = 0.25 + speed * found.jump.at
+    assert place - 0.5 == pytest.approx(round(place - 0.5), abs=1e-5)
+    assert found.jump.size == pytest.approx(1, rel=1e-3)

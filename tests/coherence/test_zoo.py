@@ -12,6 +12,7 @@ import torch
 
 from pairgrad.coherence import Report, Verdict, audit
 from tests.coherence.zoo import independent, ours
+from tests.coherence.zoo.ours.numbers_and_layouts import gated
 from tests.coherence.zoo.specimen import Specimen
 
 ZOO = (*independent.SPECIMENS, *ours.SPECIMENS)
@@ -122,7 +123,7 @@ def test_broken_functions_are_accused_at_many_seeds(specimen: Specimen, dtype: t
 def test_a_wrong_factor_of_two_in_half_precision_is_measured(dtype: torch.dtype) -> None:
     """Twice the gradient of one number is off by one half of what is supplied; 2**-4 is what bfloat16 resolves."""
     inputs = torch.tensor([[1.25]], dtype=dtype, requires_grad=True), torch.tensor([1.5], dtype=dtype)
-    report = audit(ours.gated(2.0), inputs, consequences=False)
+    report = audit(gated(2.0), inputs, consequences=False)
     assert report.defect == pytest.approx(0.5, abs=2.0**-4), str(report)
 
 

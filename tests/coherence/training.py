@@ -99,3 +99,14 @@ def train(steps=60, model=Net, after=lambda: None, seed=0):
 
 def same(first, second):
     return first[0] == second[0] and all(torch.equal(a, b) for a, b in zip(first[1], second[1], strict=True))
+
+
+def linear_steps(loss_of, steps=3):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1))
+    for _ in range(steps):
+        loss_of(model(torch.randn(6, 5))).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.01 * parameter.grad
+                parameter.grad = None

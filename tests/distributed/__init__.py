@@ -1,0 +1,1 @@
+"""Tests of pairgrad.distributed, on processes of this machine that `ranks` starts."""

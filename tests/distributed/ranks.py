@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pairgrad.distributed import RankError
+
 LIMIT = 200.0  # seconds after which a group that hangs is ended, long enough for a busy machine
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["torch", "pairgrad", "pairgrad.distributed"])
@@ -69,6 +71,15 @@ def run(world: int, function: Callable[..., Any], *args: Any, timeout: float = 1
         if errors:
             raise Failed(errors)
         return [results.get(rank) for rank in range(world)]
+
+
+def error_of(function: Callable[[], Any]) -> tuple[str, str]:
+    """The kind and the text of what a call raises that may raise, for comparison between ranks; empty if nothing."""
+    try:
+        function()
+    except (RankError, ValueError, TypeError) as error:
+        return type(error).__name__, str(error)
+    return "", ""
 
 
 def all_are_here(name: str) -> None:

@@ -11,8 +11,7 @@ import torch.distributed as dist
 
 import pairgrad as pg
 from pairgrad.distributed import DistributedClassBank, Layout, RankError, ShardedClassState, distribute, vmf_cross_entropy
-from tests.distributed.ranks import run
-from tests.distributed.test_edges import error_of
+from tests.distributed.ranks import error_of, run
 
 CLASSES, DIM = 5, 4
 

@@ -9,7 +9,6 @@ import os
 import pickle
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pairgrad as pg
 from pairgrad.distributed import Layout, RankError, ShardedClassState, distribute, top_classes, vmf_cross_entropy
 from pairgrad.distributed.inputs import _cut
-from tests.distributed.ranks import run
+from tests.distributed.ranks import error_of, run
 
 pytestmark = pytest.mark.distributed
 
@@ -39,14 +38,6 @@ def loss_of(layout: str = "data", classes: int = CLASSES, static: bool = False, 
     groups = {"data": None, "classes": dist.group.WORLD} if layout == "classes" else {}
     loss = pg.ProCoLoss(classes, DIM, **{"dtype": torch.float64, "unseen": "uniform", "temperature": 0.2, **options})
     return distribute(loss, **groups, static=static, sample=sample)
-
-
-def error_of(function: Callable[[], Any]) -> tuple[str, str]:
-    try:
-        function()
-    except (RankError, ValueError, TypeError) as error:
-        return type(error).__name__, str(error)
-    return "", ""
 
 
 def counted(loss: Any) -> float:

@@ -15,3 +15,11 @@ def made(name: str) -> tuple[Table, int]:
     ticks: list[None] = []
     table = {**TABLES, **FIGURES}[name].table(lambda: ticks.append(None), Records())
     return table, len(ticks)
+
+
+def counted(name: str) -> Table:
+    """The same, made with as many ticks as announced."""
+    table, ticks = made(name)
+    assert ticks == {**TABLES, **FIGURES}[name].steps
+    assert table.name == name
+    return table

@@ -6,12 +6,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from pairgrad.experiments.recipes import RECIPES
-from pairgrad.experiments.records import Line, Record, Records, write
+from pairgrad.experiments.records import Line, Record
 from pairgrad.experiments.records.costs import PUBLISHED
 from pairgrad.experiments.records.files import to_lines
 
@@ -119,11 +118,3 @@ def costs(device: str = "cpu", protocol: str = "interleaved", original: float = 
 def _cost(method: str, name: str | None, median: float, peak: float) -> Line:
     spread = {"low_ms": 0.98 * median, "high_ms": 1.03 * median}
     return {"method": method, "published_name": name, "median_ms": median, **spread, "peak_mib": peak, "repetitions": 7, "note": ""}
-
-
-def stored(directory: Path, *records: Record) -> Records:
-    """The records as files, read back."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for record in records:
-        write(directory / f"{record.name}.jsonl", record)
-    return Records(directory)

@@ -11,7 +11,7 @@ from pairgrad.experiments import constants, parity
 from pairgrad.experiments.catalogue import TABLES
 from pairgrad.experiments.table import Table
 
-from .test_fidelity import DIMENSIONS, RATIO_ARFR
+from .printed import DIMENSIONS, RATIO_ARFR
 
 
 @pytest.fixture(scope="module")

@@ -13,22 +13,22 @@ from pairgrad.experiments.frozen_state import frozen_state, in_printed_range
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start
-from .test_two_class import made
+from .made import counted
 
 
 @pytest.fixture(scope="module")
 def changed() -> Table:
-    return made("synthetic-counterfactual")
+    return counted("synthetic-counterfactual")
 
 
 @pytest.fixture(scope="module")
 def audit() -> Table:
-    return made("synthetic-audit")
+    return counted("synthetic-audit")
 
 
 @pytest.fixture(scope="module")
 def precision() -> Table:
-    return made("synthetic-precision")
+    return counted("synthetic-precision")
 
 
 def test_the_frozen_state_is_what_it_says() -> None:

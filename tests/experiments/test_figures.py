@@ -18,16 +18,8 @@ from pairgrad.experiments.records import Records
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start, relative_defect
-from .made import made
+from .made import counted
 from .words import inches, points
-
-
-def counted(name: str) -> Table:
-    """The data of a figure, made with as many ticks as announced."""
-    table, ticks = made(name)
-    assert ticks == FIGURES[name].steps
-    assert table.name == name
-    return table
 
 
 @pytest.fixture(scope="module")

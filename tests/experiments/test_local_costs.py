@@ -12,6 +12,7 @@ from pairgrad.experiments.not_run import NotRun
 from pairgrad.experiments.table import Row, Table
 
 from . import run_fakes
+from .records_fakes import stored
 
 
 def row(table: Table, method: str) -> Row:
@@ -20,7 +21,7 @@ def row(table: Table, method: str) -> Row:
 
 
 def test_published_and_ours(tmp_path: Path) -> None:
-    table = local_costs.h100_local(run_fakes.stored(tmp_path, run_fakes.costs()))
+    table = local_costs.h100_local(stored(tmp_path, run_fakes.costs()))
     dense = row(table, "AR/FR")
     assert (dense["published_ms"], dense["published_mib"], dense["published_faster"]) == ("4.90", "508.12", "54.4")
     assert (dense["cpu_ms"], dense["cpu_mib"]) == (954.5, 501.13)
@@ -37,25 +38,23 @@ def test_published_and_ours(tmp_path: Path) -> None:
 
 
 def test_nothing_measured(tmp_path: Path) -> None:
-    table = local_costs.h100_local(run_fakes.stored(tmp_path))
+    table = local_costs.h100_local(stored(tmp_path))
     assert len(table.rows) == 5
     assert {each["cpu_ms"] for each in table.rows} == {"not run"}
     assert len(table.notes) == 3
     with pytest.raises(NotRun, match=r"python -m benchmarks\.learning --parts paper"):
-        efficiency_compact.read(run_fakes.stored(tmp_path))
+        efficiency_compact.read(stored(tmp_path))
 
 
 def test_a_gpu_and_the_protocol_of_the_paper_first(tmp_path: Path) -> None:
-    records = run_fakes.stored(
-        tmp_path, run_fakes.costs("cuda"), run_fakes.costs(original=1.0), run_fakes.costs(protocol="paper", original=2000.0)
-    )
+    records = stored(tmp_path, run_fakes.costs("cuda"), run_fakes.costs(original=1.0), run_fakes.costs(protocol="paper", original=2000.0))
     original = row(local_costs.h100_local(records), "Original recurrence")
     assert (original["cpu_ms"], original["gpu_ms"]) == (2000.0, 1244.0)
     assert original["gpu_faster"] == 1
 
 
 def test_points_of_the_picture(tmp_path: Path) -> None:
-    table = efficiency_compact.read(run_fakes.stored(tmp_path, run_fakes.costs()))
+    table = efficiency_compact.read(stored(tmp_path, run_fakes.costs()))
     assert [each["machine"] for each in table.rows] == ["published"] * 5 + ["cpu"] * 5
     assert table.rows[0] == {"machine": "published", "method": "Original recurrence", "milliseconds": 266.4, "mebibytes": 504.89}
     assert table.rows[9]["milliseconds"] == 5.72

@@ -13,13 +13,14 @@ from pairgrad.experiments.not_run import NotRun
 from pairgrad.experiments.records import Records
 
 from . import run_fakes
+from .records_fakes import stored
 
 ARMS = ("original", "consistent", "arfr")
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Records:
-    return run_fakes.stored(tmp_path, *(run_fakes.run(arm, epochs=10, shift=k / 100) for k, arm in enumerate(ARMS)))
+    return stored(tmp_path, *(run_fakes.run(arm, epochs=10, shift=k / 100) for k, arm in enumerate(ARMS)))
 
 
 def test_a_row_for_each_run_and_score(three: Records) -> None:
@@ -57,7 +58,7 @@ def test_it_says_what_it_is_not(three: Records) -> None:
 
 
 def test_several_seeds(tmp_path: Path) -> None:
-    table = study.cifar_study(run_fakes.stored(tmp_path, *(run_fakes.run(seed=seed) for seed in (2, 1))))
+    table = study.cifar_study(stored(tmp_path, *(run_fakes.run(seed=seed) for seed in (2, 1))))
     assert [row["seed"] for row in table.rows[::4]] == [1, 2]
     assert "2 seeds" in table.notes[0]
     assert "seeds 1, 2" in table.caption
@@ -75,20 +76,20 @@ def test_a_row_for_each_source(three: Records) -> None:
 def test_runs_that_did_not_begin_alike_are_noticed(tmp_path: Path) -> None:
     other = run_fakes.run("arfr")
     other = replace(other, facts={**other.facts, "data": {"class_counts": [50, 4], "train": "b"}})
-    (check,) = study.cifar_study(run_fakes.stored(tmp_path, run_fakes.run("original"), other)).checks
+    (check,) = study.cifar_study(stored(tmp_path, run_fakes.run("original"), other)).checks
     assert not check.held
 
 
 @pytest.mark.parametrize("read", [study.cifar_study, study.cifar_study_ood, learning_curves.read])
 def test_without_records(tmp_path: Path, read) -> None:
-    records = run_fakes.stored(tmp_path, run_fakes.run(name="patt-cifar10-lt-if100"))  # one for a GPU does not count
+    records = stored(tmp_path, run_fakes.run(name="patt-cifar10-lt-if100"))  # one for a GPU does not count
     with pytest.raises(NotRun, match=r"pairgrad train patt-cifar10-lt-if100-cpu .*pairgrad collect"):
         read(records)
 
 
 def test_only_finished_and_evaluated_runs_are_in_the_tables(tmp_path: Path) -> None:
     stopped = run_fakes.run("arfr", ending="stopped: Ctrl-C")
-    records = run_fakes.stored(tmp_path, run_fakes.run("original"), run_fakes.run("consistent", evaluated=False), stopped)
+    records = stored(tmp_path, run_fakes.run("original"), run_fakes.run("consistent", evaluated=False), stopped)
     assert {row["realization"] for row in study.cifar_study(records).rows} == {"original"}
     curves = learning_curves.read(records)
     assert {row["realization"] for row in curves.rows} == set(ARMS)
@@ -109,7 +110,7 @@ def test_curves(three: Records) -> None:
 
 def test_curves_of_the_recipe_with_the_most_realizations(tmp_path: Path) -> None:
     other = "patt-cifar10-lt-if10-cpu"
-    records = run_fakes.stored(tmp_path, run_fakes.run(name=other), *(run_fakes.run(arm, epochs=6) for arm in ARMS[:2]))
+    records = stored(tmp_path, run_fakes.run(name=other), *(run_fakes.run(arm, epochs=6) for arm in ARMS[:2]))
     assert run_fakes.CPU in learning_curves.read(records).caption
 
 
@@ -119,5 +120,5 @@ def test_a_look_without_a_number_is_left_out(tmp_path: Path) -> None:
         {**line, "functions": [{**line["functions"][0], "defect": None}]} if line["kind"] == "coherence" and line["step"] == 37 else line
         for line in record.lines
     ]
-    table = learning_curves.read(run_fakes.stored(tmp_path, replace(record, lines=tuple(lines))))
+    table = learning_curves.read(stored(tmp_path, replace(record, lines=tuple(lines))))
     assert [row["step"] for row in table.rows if row["part"] == "look"] == [296]

@@ -13,6 +13,7 @@ from pairgrad.experiments.figures import efficiency_compact, learning_curves, ov
 from pairgrad.experiments.table import Table, number
 
 from . import run_fakes
+from .records_fakes import stored
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_overview(whole: Table, tmp_path: Path) -> None:
 
 def test_learning_curves(tmp_path: Path) -> None:
     arms = ("original", "consistent", "arfr")
-    records = run_fakes.stored(tmp_path / "records", *(run_fakes.run(arm, seed, epochs=8) for arm in arms for seed in (1, 2)))
+    records = stored(tmp_path / "records", *(run_fakes.run(arm, seed, epochs=8) for arm in arms for seed in (1, 2)))
     found = texts(learning_curves.draw, learning_curves.read(records), tmp_path)
     for words in (
         "Training loss",
@@ -75,12 +76,12 @@ def test_learning_curves(tmp_path: Path) -> None:
 def test_a_run_stopped_in_its_first_epoch_has_no_curve(tmp_path: Path) -> None:
     short = run_fakes.run("arfr", 1, epochs=8)
     short = replace(short, lines=tuple(line for line in short.lines if line["kind"] != "epoch"))
-    table = learning_curves.read(run_fakes.stored(tmp_path, run_fakes.run("original", 1, epochs=8), short))
+    table = learning_curves.read(stored(tmp_path, run_fakes.run("original", 1, epochs=8), short))
     assert set(table.column("realization")) == {"original"}
 
 
 def test_efficiency(tmp_path: Path) -> None:
-    table = efficiency_compact.read(run_fakes.stored(tmp_path / "records", run_fakes.costs()))
+    table = efficiency_compact.read(stored(tmp_path / "records", run_fakes.costs()))
     found = texts(efficiency_compact.draw, table, tmp_path)
     assert "54.4× faster" in found
     assert "together: 1,293× faster, 15.8× less memory" in found
@@ -89,7 +90,7 @@ def test_efficiency(tmp_path: Path) -> None:
 
 
 def test_efficiency_draws_a_gpu_that_was_measured(tmp_path: Path) -> None:
-    table = efficiency_compact.read(run_fakes.stored(tmp_path / "records", run_fakes.costs(), run_fakes.costs("cuda", original=2488.0)))
+    table = efficiency_compact.read(stored(tmp_path / "records", run_fakes.costs(), run_fakes.costs("cuda", original=2488.0)))
     assert "a CPU, 2026-01-02; a GPU, 2026-01-02" in table.caption
     assert len(table.notes) == 1
     found = texts(efficiency_compact.draw, table, tmp_path)
@@ -98,7 +99,7 @@ def test_efficiency_draws_a_gpu_that_was_measured(tmp_path: Path) -> None:
 
 
 def test_efficiency_says_what_to_type_for_a_gpu(tmp_path: Path) -> None:
-    note = efficiency_compact.read(run_fakes.stored(tmp_path, run_fakes.costs())).notes[-1]
+    note = efficiency_compact.read(stored(tmp_path, run_fakes.costs())).notes[-1]
     assert "Ours on the GPU: not run" in note
     assert "`python -m benchmarks.learning --protocol paper" in note
 
@@ -106,6 +107,6 @@ def test_efficiency_says_what_to_type_for_a_gpu(tmp_path: Path) -> None:
 def test_efficiency_with_a_method_that_was_not_measured(tmp_path: Path) -> None:
     record = run_fakes.costs()
     lines = tuple({**line, "median_ms": None} if line["published_name"] == "AR/FR" else line for line in record.lines)
-    table = efficiency_compact.read(run_fakes.stored(tmp_path / "records", type(record)(**{**vars(record), "lines": lines})))
+    table = efficiency_compact.read(stored(tmp_path / "records", type(record)(**{**vars(record), "lines": lines})))
     assert len(table.rows) == 9
     assert "together: 217× faster" in texts(efficiency_compact.draw, table, tmp_path)

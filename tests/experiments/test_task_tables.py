@@ -13,13 +13,14 @@ from pairgrad.experiments.records import Record
 from pairgrad.experiments.table import Row, Table
 
 from . import run_fakes
+from .records_fakes import stored
 
 FULL = "patt-cifar10-lt-if50"
 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Table:
-    return task_tables.task_complete(run_fakes.stored(tmp_path))
+    return task_tables.task_complete(stored(tmp_path))
 
 
 def row(table: Table, metric: str, recipe: str = FULL) -> Row:
@@ -65,7 +66,7 @@ def test_every_setting_of_the_paper_has_a_recipe() -> None:
 
 
 def test_the_summary_has_no_fpr95(tmp_path: Path) -> None:
-    table = task_tables.task_summary(run_fakes.stored(tmp_path))
+    table = task_tables.task_summary(stored(tmp_path))
     assert table.label == "tab:task-summary"
     assert [each["metric"] for each in table.rows[:4]] == ["accuracy", "AUROC", "accuracy", "AUROC"]
     assert len(table.rows) == 14
@@ -73,7 +74,7 @@ def test_the_summary_has_no_fpr95(tmp_path: Path) -> None:
 
 def test_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
     """The score patt-paper is 0.52 in accuracy and 0.57 in AUROC, and shifts are 0, 1 and 2 percent: means 53 and 58, deviation 1."""
-    records = run_fakes.stored(tmp_path, *(full("consistent", seed, seed / 100) for seed in range(3)), full("arfr", 5))
+    records = stored(tmp_path, *(full("consistent", seed, seed / 100) for seed in range(3)), full("arfr", 5))
     table = task_tables.task_complete(records)
     for metric, mean in (("accuracy", 53.0), ("AUROC", 58.0), ("FPR95", 42.0)):
         found = row(table, metric)
@@ -95,7 +96,7 @@ def test_what_does_not_count(tmp_path: Path) -> None:
         {"kind": "evaluation", **run_fakes.evaluation(7400, scores=["msp"])},
         {"kind": "end", "step": 7400, "minutes": 1.0, "ending": "finished"},
     ]
-    records = run_fakes.stored(
+    records = stored(
         tmp_path,
         run_fakes.run("original", 0, FULL, epochs=5),
         run_fakes.run("original", 1, f"{FULL}-cpu"),
@@ -116,7 +117,7 @@ def test_scores_of_several_files_are_put_together() -> None:
 
 
 def test_what_runs_say_of_their_data_is_in_the_notes(tmp_path: Path) -> None:
-    table = task_tables.task_complete(run_fakes.stored(tmp_path, run_fakes.run("arfr", 1, FULL)))
+    table = task_tables.task_complete(stored(tmp_path, run_fakes.run("arfr", 1, FULL)))
     assert any("the SC-OOD source lsun is missing" in note for note in table.notes)
 
 
@@ -127,6 +128,6 @@ def test_detection_without_sources(tmp_path: Path) -> None:
         if line["kind"] == "evaluation":
             line = {**line, "scores": {name: {**report, "ood": None} for name, report in line["scores"].items()}}
         lines.append(line)
-    table = task_tables.task_complete(run_fakes.stored(tmp_path, replace(record, lines=tuple(lines))))
+    table = task_tables.task_complete(stored(tmp_path, replace(record, lines=tuple(lines))))
     assert row(table, "accuracy")["original"] == "52.00 (1 run)"
     assert row(table, "AUROC")["original"] == "not run"

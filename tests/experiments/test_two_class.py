@@ -9,30 +9,22 @@ import mpmath
 import pytest
 
 from pairgrad.experiments import two_class
-from pairgrad.experiments.catalogue import TABLES
 from pairgrad.experiments.table import Table
 
 from .finite import finite_start
+from .made import counted
 
 UNIT = 2.0**-53
 
 
 @pytest.fixture(scope="module")
 def ratios() -> Table:
-    return made("two-class")
+    return counted("two-class")
 
 
 @pytest.fixture(scope="module")
 def strengths() -> Table:
-    return made("mismatch-strength")
-
-
-def made(name: str) -> Table:
-    ticks: list[None] = []
-    table = TABLES[name].make(lambda: ticks.append(None))
-    assert len(ticks) == TABLES[name].steps
-    assert table.name == name
-    return table
+    return counted("mismatch-strength")
 
 
 def at_ratio(table: Table, ratio: float) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""Tests of pairgrad.mixture, on generated and real `data`."""

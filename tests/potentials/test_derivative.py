@@ -13,7 +13,7 @@ from pairgrad.potentials import kernels
 from tests.tolerances import paired_tolerance
 from tests.truth import exact, relative_error
 
-from .test_recurrence import literal, literal_slope, running_bounds
+from .literal import literal, literal_slope, running_bounds
 
 COHERENT = ("paired", "arfr", "scott", "consistent")
 MISMATCHED = ("original", "log-miller")

@@ -1,0 +1,1 @@
+"""Tests of pairgrad.sphere; `banks` has the public estimator in rational arithmetic."""

@@ -172,6 +172,11 @@ def test_second_order_identity(count: int) -> None:
     assert bank.resultant_length[1].item() ** 2 == pytest.approx(float((own + cross) / count**2), rel=2 * ROUNDINGS)
 
 
+def test_features_without_spread_have_the_length_of_their_mean() -> None:
+    assert expected_squared_resultant(3, 1.5, 0.0) == 2.25
+    assert expected_squared_resultant(3, 0.0, 0.0) == 0
+
+
 def test_one_unit_sample_says_nothing() -> None:
     assert [expected_squared_resultant(1, m) for m in (0.0, 0.5, 1.0)] == [1, 1, 1]
     assert expected_squared_resultant(10**9, 0.0) == 1e-9

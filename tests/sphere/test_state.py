@@ -64,6 +64,7 @@ def replaced(tensor: torch.Tensor, value: float) -> torch.Tensor:
         (replaced(MEANS, math.nan), KAPPAS, ValueError, "mean_direction must have finite rows"),
         (replaced(MEANS, math.inf), KAPPAS, ValueError, "mean_direction must have finite rows"),
         (MEANS, replaced(KAPPAS, -2.0), ValueError, "concentration must be finite and >= 0, got values from -2 to 1"),
+        (MEANS, replaced(KAPPAS, -(2.0**-20)), ValueError, "concentration must be finite and >= 0"),
         (MEANS, replaced(KAPPAS, math.nan), ValueError, "concentration must be finite and >= 0"),
         (MEANS, replaced(KAPPAS, math.inf), ValueError, "concentration must be finite and >= 0, got values from 1 to inf"),
     ],

@@ -10,7 +10,7 @@ constant into a multiple of x^-2 and back (eqs. parity-ansatz-app, c-recurrence-
     M - j even:  u_j = c_j x^-2 + O(x^-4),     c_j = 2 ((j + 2) + (j + 4) + .. + M) = (K^2 - (j + 1)^2) / 2 = 1 / a_{j+1}.
 
 By eq. potential-product-app, Phi~ = log I_0 + sum over j < nu of log u_j. Every j with M - j even brings -2 log x, and the constants of neighbours
-cancel in pairs, c_j a_{j+1} = 1. What is left, with log I_0 = x - log(2 pi x) / 2 + 1 / (8 x) + O(x^-2), is
+cancel in pairs, c_j a_{j+1} = 1. What is left, with log I_0 = x - log(2 pi x) / 2 + 1 / (8 x) + O(x^-2), is (eq. miller-forward-asymptotic)
 
     Phi~ = x - (nu + 1/2 - m) log x - log(2 pi) / 2 + log P + O(1/x),      Phi~' = 1 - (nu + 1/2 - m) / x + O(x^-2),
 
@@ -19,7 +19,7 @@ cancel in pairs, c_j a_{j+1} = 1. What is left, with log I_0 = x - log(2 pi x) /
     nu odd,  M odd:   (nu - 1) / 2,                 m = 1,   P = a_0 = 2 / K^2;
     nu even, M odd:   nu / 2,                       m = 0,   P = a_0 c_{nu-1} = 1 - (nu / K)^2.
 
-The exact potential is x - (nu + 1/2) log x - log(2 pi) / 2 - (4 nu^2 - 1) / (8 x) + O(x^-2), and the log u_j have no term in 1/x, hence
+The exact potential is x - (nu + 1/2) log x - log(2 pi) / 2 - (4 nu^2 - 1) / (8 x) + O(x^-2), and the log u_j have no term in 1/x, hence (eq. E-asymptotic-app)
 
     E = m log x + log P + nu^2 / (2 x) + O(x^-2),      E' = m / x - nu^2 / (2 x^2) + O(x^-3).
 
@@ -116,9 +116,10 @@ class FiniteStart:
         return 1 if (self._start - self.nu) % 2 else -1
 
     def product(self, ops: Arithmetic, x: Number) -> Number:
-        """u~_nu - u_nu = (R~ - R) / x as the product of eq. miller-product: nothing is subtracted, so no digits are lost.
+        """u~_nu - u_nu = (R~ - R) / x as the product of Theorem thm:miller-sign, eq. miller-product: nothing is subtracted, so no digits are lost.
 
-        A factor x^2 / ((2 i + x^2 u~_i) (2 i + x^2 u_i)) of the paper is R~_{i-1} R_{i-1}. The exact ratios descend from R_M by the same map.
+        A factor x^2 / ((2 i + x^2 u~_i) (2 i + x^2 u_i)) of the paper is R~_{i-1} R_{i-1}: what one step does to a difference
+        (eq. mobius-step-app). The exact ratios descend from R_M by the same map.
         """
         x = _point(ops, "x", x)
         exact = _exact(ops, self._start).slope(ops, x)
@@ -141,7 +142,7 @@ class FiniteStart:
         return self.value(ops, x) - self.exact_value(ops, x)
 
     def error_slope(self, ops: Arithmetic, x: Number) -> Number:
-        """E' = Phi~' - R."""
+        """E' = Phi~' - R; for odd nu and start 2 nu it is -1/x + O(x^-2) (eq. clip-phase-app)."""
         return self.derivative(ops, x) - self.exact_ratio(ops, x)
 
     def residual(self, ops: Arithmetic, x: Number, *, clipped: bool = True) -> Number:
@@ -165,7 +166,7 @@ class FiniteStart:
         return _half_difference_of_squares(self._start + 1, self.nu + 1)
 
     def ratio_asymptote(self, ops: Arithmetic, x: Number) -> Number:
-        """The leading term of R~; what is left is smaller by a factor O(x^-2)."""
+        """The leading term of R~; what is left is smaller by a factor O(x^-2) (Theorem thm:miller-parity)."""
         x = _point(ops, "x", x)
         coefficient = _number(ops, self.ratio_coefficient)
         return coefficient * x if self.sign > 0 else coefficient / x
@@ -267,7 +268,7 @@ class FiniteStart:
     ) -> ScoreErrorIntegrals:
         """`score_error` as the integral of `ratio_error` plus that of `residual`, from the concentration to the radius.
 
-        Eqs. miller-score-clip-integral and, not clipped, miller-score-raw-integral: the first part is seen by whoever compares the ratio with R,
+        Eqs. miller-score-clip-integral and miller-score-raw-integral (not clipped): the first part is seen by whoever compares the ratio with R,
         the second is what the supplied derivative does not explain. Tanh-sinh quadrature at the precision of the mpmath context, in two pieces
         where the clip sets in between the ends.
         """

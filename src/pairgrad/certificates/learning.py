@@ -3,7 +3,7 @@ r"""What a ratio bound is worth to an optimizer: certificates of scores, losses,
 Theorem thm:patt and Corollary cor:groups, for any realization with a proven bound \(\varepsilon \ge \sup|A - R|\) of its slope, and with rounding as a term of
 its own. Everything is said about a fixed class state: the exact quantity is that of the vMF score (eq. exact-score) at the features, mean directions,
 concentrations and log priors as they are stored, in real arithmetic; the computed one is what `vmf_scores` and `vmf_cross_entropy` return.
-docs/learning-certificates.md has the proofs.
+docs/derivations/learning.md has the proofs of the truncation terms, docs/learning-certificates.md what is counted as rounding.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Uniform(NamedTuple):
 def uniform_bounds(lengths: torch.Tensor, ratio_bound: float, temperature: float) -> Uniform:
     r"""For features of these lengths, with \(\delta = \varepsilon\lVert f\rVert/\tau\).
 
-    Every score is bounded by \(\delta\) (eq. patt-score-bound), the loss of the sample by \(2\delta\) (eq. ce-proof-app), the total variation by
-    \(\tanh(\delta/2)\) (eq. patt-tv) and the gradient of its loss by \((2/\tau)\tanh(\delta/2) + 2\varepsilon/\tau\) (eq. patt-grad-bound).
+    Every score is bounded by \(\delta\) (eqs. patt-score-bound, score-proof-app), the loss of the sample by \(2\delta\) (eq. ce-proof-app), the total
+    variation by \(\tanh(\delta/2)\) (eq. patt-tv) and the gradient of its loss by \((2/\tau)\tanh(\delta/2) + 2\varepsilon/\tau\) (eq. patt-grad-bound).
 
     With the paper's constant: `uniform_bounds(lengths, paper_theorem(nu).bound, temperature)`.
     """
@@ -119,11 +119,12 @@ class LearningCertificate:
     Args:
         score: of every class score of the sample.
         sample_loss: of its cross-entropy.
-        loss: of the mean over samples and views, L_ISAC; terms that do not contain the scores, as PATT has, add no truncation to it.
-        total_variation: between the exact class probabilities and those of the computed scores.
+        loss: of the mean over samples and views, L_ISAC (eqs. patt-loss-bound, main-learning-certificate); terms that do not contain the scores, as PATT has,
+            add no truncation to it.
+        total_variation: between the exact class probabilities and those of the computed scores (eq. patt-tv).
         margin: between the two best classes, and which predictions are therefore those of the exact scores.
         sample_gradient: of the gradient of the sample's loss in its feature, in Euclidean length, in the dtype of the features.
-        gradient: of the gradient of the mean loss in that feature.
+        gradient: of the gradient of the mean loss in that feature (eq. patt-grad-bound).
         groups: by name.
         ratio: the bound of the slope that all truncation terms come from.
         title: what was certified.

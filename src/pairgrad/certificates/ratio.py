@@ -4,7 +4,7 @@ What is proven, for the expansion of order n around c = nu + 1/2 (`family="midpo
 
     |R - A_n| <= B v / c^(n+1),      |R - A_n| <= size_{n+1} / c^(n+1) + C / c^(n+2),      for all x >= 0 and all nu >= nu_0.
 
-The steps, each a computation that can fail (docs/certificates.md has the mathematics between them):
+The steps, each a computation that can fail (docs/derivations/remainder.md has the mathematics between them):
 
 1. residual: A_n, put into the Riccati equation, leaves nothing below the power c^-(n+1); exact rationals;
 2. suprema: |r_k| <= size, |r_k| <= relative * v, |dr_k/dz| <= rate for every term used; balls over the whole axis;

@@ -58,7 +58,7 @@ class _Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class StateRounding:
-    """A batch against a fixed class state, everything in the working dtype and taken for exact.
+    """A batch against a fixed class state, everything in the working dtype and taken for exact; radii by eq. stable-delta.
 
     Args:
         features: (B, p).

@@ -1,4 +1,7 @@
-"""The steps of a proof: the residual of the Riccati equation, suprema over the axis, barriers. docs/certificates.md has the mathematics."""
+"""The steps of a proof: the residual of the Riccati equation (eq. a2-riccati-app), suprema over the axis, barriers of the error (eq. a2-error-ode-app).
+
+docs/derivations/remainder.md has the mathematics.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Terms:
         return polynomial(debye.numerator(self.beta, k) if 0 <= k <= self.order else (0,))
 
     def term(self, k: int) -> Curve:
-        """r_k / v = g_k / t."""
+        """r_k / v = g_k / t (r_k: eq. a2-candidate-app for k <= 2 at beta = 1)."""
         return Curve(self.numerator(k) // polynomial((0, 1)), 1)
 
     def rate(self, k: int) -> Curve:
@@ -48,7 +51,7 @@ class Terms:
         return Curve(n * polynomial((1, 1, -1)) - polynomial((0, 1, 0, -1)) * n.derivative(), 1)
 
     def residual(self, k: int) -> Curve:
-        """The coefficient of h^k in E = 1 - (2 + beta h) A / z - A^2 - h dA/dz, A = sum_{k<=n} h^k z g_k (eq. a2-exact-residual-app at n = 2)."""
+        """The coefficient of h^k in E = 1 - (2 + beta h) A / z - A^2 - h dA/dz, A = sum_{k<=n} h^k z g_k (eq. a2-exact-residual-app at n = 2, beta = 1)."""
         one_plus = polynomial((1, 1))
         total = one_plus * one_plus * (1 if k == 0 else 0)
         total -= one_plus * (2 * self.numerator(k) + self.beta * self.numerator(k - 1))

@@ -40,7 +40,8 @@ def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """The loss that a program reports and the gradient that it descends can belong to two functions. pairgrad makes them one object, and finds out where they
-    are not."""
+    are not.
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -1,4 +1,15 @@
-"""The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher."""
+"""The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher.
+
+From the callable to the report, in the order in which an audit goes through it:
+
+- the callable: `subject` (with its arguments), `jax_functions` (from JAX), `intent` (what is declared), `domain` (where to look), `limits` (constants);
+- one place: `path`, `panel` (work and energy), `differences`, `state` (both together), `second` and `structure` (what needs no derivative);
+- many places: `explore` (lines through states), `scan` (intervals), `straight` (straight-through estimators);
+- what follows: `audit` leads, `conclusions` draws findings and verdict, `excuses` weighs what was declared;
+- causes and consequences: `consequences`, by `nodes` (single Functions), `consistent` (the gradient that belongs to the forward), `field`, `fork`, `picture`;
+- results: `verdict`, `report`, `run` (of a recorded run), `annotations` (for code hosts), `page` (HTML), `status` (a line on a terminal);
+- training runs: `record`, with `recorder` (which visits are kept), `tape` and `step` (the loss computed again); `monitor` watches a long run.
+"""
 
 from pairgrad.coherence.audit import Progress, assert_coherent, audit
 from pairgrad.coherence.consistent import differentiated_forward

@@ -6,12 +6,27 @@ import copy
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from pairgrad.coherence.conclusions import (
+    TOGETHER,
+    best_limits,
+    by_argument,
+    defect_finding,
+    defective,
+    distinct,
+    event_findings,
+    loudest_curves,
+    second_order_finding,
+    size_at,
+    state_defect,
+    straight_through_finding,
+    undecided,
+)
 from pairgrad.coherence.consequences import (
     NodeVerdict,
     consistent_gradient,
@@ -22,25 +37,23 @@ from pairgrad.coherence.consequences import (
     scaling_findings,
 )
 from pairgrad.coherence.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
-from pairgrad.coherence.explore import EFFORTS, Effort, Observation, Size, defect_size, observe, observe_second, settled
+from pairgrad.coherence.excuses import EXCUSABLE, excused
+from pairgrad.coherence.explore import EFFORTS, Effort, Observation, observe, observe_second, settled
 from pairgrad.coherence.intent import INTENTS, intent_of
-from pairgrad.coherence.limits import FALSE_ALARM_RATE, TELLING, TESTS, coarsest
-from pairgrad.coherence.panel import DEGREE, work_and_energy
+from pairgrad.coherence.limits import FALSE_ALARM_RATE, TESTS, coarsest
+from pairgrad.coherence.panel import DEGREE
 from pairgrad.coherence.path import Line, Path, Straight, random_cotangent, still
 from pairgrad.coherence.picture import field_picture, slope_picture
 from pairgrad.coherence.recorder import recordings_paused
-from pairgrad.coherence.report import Curve, FieldPicture, Report, StateDefect, passes
+from pairgrad.coherence.report import FieldPicture, Report, passes
 from pairgrad.coherence.scan import Region, Scan, scan
 from pairgrad.coherence.second import second_backward_raises
-from pairgrad.coherence.state import Event
 from pairgrad.coherence.straight import StraightThrough, straight_through
 from pairgrad.coherence.structure import structural_findings
 from pairgrad.coherence.subject import Subject, generators_restored
 from pairgrad.coherence.verdict import Finding, Verdict
 from pairgrad.ground.checks import describe, integer_at_least, one_of
 
-TOGETHER = "all inputs of the domain"
-CURVES = 6  # that a report holds
 _GRAVITY = {"alarm": 0, "warning": 1, "note": 2}
 
 
@@ -335,7 +348,7 @@ class _Audit:
 
     def second_order(self) -> None:
         """The second backward, if there is one and the first is right; one that raises is safe."""
-        if not self.subject.connected or self._defective(1):
+        if not self.subject.connected or defective(self.observations, 1):
             return
         self._enter(3)
         try:
@@ -349,31 +362,28 @@ class _Audit:
 
     # Concluding -------------------------------------------------------------------------------------------------------
 
-    def _of(self, order: int) -> list[Observation]:
-        return [observation for observation in self.observations if observation.order == order]
-
-    def _defective(self, order: int) -> list[Observation]:
-        return [observation for observation in self._of(order) if observation.reading.verdict == "incoherent"]
-
     def classify(self) -> None:
         """The verdict, and a finding for each of its reasons."""
-        first, second = self._defective(1), self._defective(2)
+        first, second = defective(self.observations, 1), defective(self.observations, 2)
         self.findings += [
-            self._defect(argument, group)
-            for argument, group in _by_argument(first)
+            defect_finding(argument, group, self.observations, self.tolerance)
+            for argument, group in by_argument(first)
             if argument != "all tensors" or len(first) == len(group)
         ]
         if any(finding.severity == "alarm" for finding in self.findings if finding.kind == "defect"):
             worst = max(first, key=lambda observation: observation.reading.relative)
             self.straight = straight_through(worst.line) if worst.reading.middle == 0 and self.complete else None
-        self.findings += [self._second(argument, group) for argument, group in _by_argument(second)]
-        self._events()
+        self.findings += [
+            second_order_finding(argument, group, self.observations, self.tolerance) for argument, group in by_argument(second)
+        ]
+        value = "the value" if sum(output.numel() for output in self.subject.outputs) == 1 else "a random combination of the outputs"
+        self.findings = distinct([*self.findings, *event_findings(self.observations, self.scans, self.regions, value)])
         kinds = {finding.kind for finding in self.findings if finding.severity == "alarm"}
         if kinds & {"not-reentrant", "edits"}:
             self.verdict = Verdict.NOT_REENTRANT
         elif self.straight is not None and self.straight.like:
             self.verdict = Verdict.STRAIGHT_THROUGH
-            self.findings.append(self._straight_through(self.straight))
+            self.findings.append(straight_through_finding(self.straight))
         elif kinds:
             self.verdict = Verdict.INCOHERENT
         elif self._undecided():
@@ -385,110 +395,23 @@ class _Audit:
         else:
             self.verdict = Verdict.COHERENT
 
-    def _defect(self, argument: str, group: Sequence[Observation]) -> Finding:
-        worst = max(group, key=lambda observation: observation.reading.relative)
-        reading = worst.reading
-        assert reading.panel is not None
-        assert reading.difference is not None
-        of = [observation for observation in self._of(1) if observation.argument == argument]
-        size = self._size(worst)
-        numbers: dict[str, Any] = {
-            "relative": size.relative,
-            "error": size.error,
-            "by_differences": size.by_differences,
-            "lines": len(of),
-            "defective_lines": len(group),
-            "median_relative": statistics.median(observation.reading.relative for observation in of),
-        }
-        sizes = [observation.absolute for observation in group if observation.absolute is not None]
-        if sizes:
-            numbers["absolute"] = math.sqrt(statistics.fmean(size * size for size in sizes)) if worst.absolute is None else worst.absolute
-        if reading.panel.gradient_size == 0:
-            text = f"the value depends on it, but the supplied gradient is zero ({worst.place})"
-            return Finding("no-gradient", "alarm", text, argument, numbers)
-        text = (
-            f"the supplied gradient is off by {size.relative:.3g} of its size (± {size.error:.1g}; by differences {size.by_differences:.3g}) "
-            f"at {worst.place}, and off on {len(group)} of {len(of)} lines"
-        )
-        return Finding("defect", self._severity(size.relative), text, argument, numbers)
-
-    def _second(self, argument: str, group: Sequence[Observation]) -> Finding:
-        worst = max(group, key=lambda observation: observation.reading.relative)
-        size = self._size(worst)
-        text = f"the first derivative is right, the second is off by {size.relative:.3g} of its size (± {size.error:.1g}) at the inputs"
-        numbers = {"relative": size.relative, "error": size.error}
-        return Finding("second-order", self._severity(size.relative), text, argument, numbers)
-
-    def _size(self, worst: Observation) -> Size:
-        """Of the defect at the state of an observation, for its argument, from all lines there; at its own place if that is beside the state."""
-        key = worst.state, worst.argument, worst.order, worst.reading.middle
-        return defect_size([o for o in self.observations if (o.state, o.argument, o.order, o.reading.middle) == key])
-
-    def _severity(self, relative: float) -> str:
-        return "alarm" if relative > self.tolerance else "note"
-
-    def _events(self) -> None:
-        """Jumps and kinks that were met."""
-        met = [
-            (observation.argument, observation.reading.event, observation)
-            for observation in self._of(1)
-            if observation.reading.event is not None
-        ]
-        value = "the value" if sum(output.numel() for output in self.subject.outputs) == 1 else "a random combination of the outputs"
-        for argument, event, observation in met:
-            assert event is not None
-            if observation.reading.verdict in ("stepwise", "unresolved"):
-                text = f"{value} moves in steps of about {event.size:.2g}, coarser than its dtype; segments longer than a step are coherent"
-                self.findings.append(Finding("stepwise", "note", text, argument, {"size": event.size}))
-            elif event.kind in ("kink", "jump"):
-                known = " = " in observation.state  # a place of a scan, not of a line through a state
-                self.findings.append(_event_finding(event, f"at {observation.state}", argument, value, known))
-        for name, found, _ in self.scans:
-            for event in found.events:
-                if event.kind in ("kink", "jump"):
-                    place = f"at {event.at:.10g} (± {event.width:.1g})" if name in self.regions else f"on a sweep, t = {event.at:.4g}"
-                    self.findings.append(_event_finding(event, place, name, value, True))
-                elif any(region.verdict == "incoherent" for region in found.regions):
-                    text = f"the supplied gradient changes its form at {event.at:.8g} (± {event.width:.1g})"
-                    self.findings.append(Finding("region", "note", text, name, {"at": event.at, "width": event.width}))
-        self.findings = _distinct(self.findings)
-
-    def _straight_through(self, found: StraightThrough) -> Finding:
-        pairs = ", ".join(f"{residual:.2g} at {length:g}" for length, residual in zip(found.lengths, found.residuals, strict=True))
-        text = f"the value leaps, and over long segments the gradient accounts for it: residual {pairs} times the size of the argument"
-        return Finding("straight-through", "alarm", text, "", {"lengths": list(found.lengths), "residuals": list(found.residuals)})
-
     def _undecided(self) -> bool:
-        """Whether there is an argument of which nothing is known."""
-        undecided = not _limits(self._of(1))
-        for argument, group in _by_argument(self._of(1)):
-            if argument in ("all tensors", TOGETHER) or any(_tells(observation) for observation in group):
-                continue
-            if any(o.reading.panel is not None and o.reading.panel.beyond_rounding for o in group):
-                text = "the value does not depend on it beyond its rounding: a defect here would not be seen"
-                self.findings.append(Finding("unresolved", "warning", text, argument))
-                continue
-            undecided = True
-            best = min(observation.reading.limit for observation in group)
-            text = f"nothing can be said here: a defect would have to be {best:.2g} of the gradient to be seen"
-            if best <= TELLING:
-                text = "nothing can be said here: what is seen drowns in the noise that the value has along other lines through the state"
-            if all(observation.reading.verdict == "outside" for observation in group):
-                text = "the value or the gradient is not finite here (NaN or infinity), or the function raises next to it"
-            self.findings.append(Finding("unresolved", "warning", text, argument, {"limit": best}))
-        return undecided
+        """Whether there is an argument of which nothing is known; findings say so."""
+        open_question, findings = undecided(self.observations)
+        self.findings += findings
+        return open_question
 
     def consequences(self) -> None:
         """Where an incoherent gradient comes from, and what it does."""
-        defective = self._defective(1) or self._defective(2)
-        if not defective or passes(self.verdict):
+        wrong = defective(self.observations, 1) or defective(self.observations, 2)
+        if not wrong or passes(self.verdict):
             return
         self._enter(4)
-        worst = max(defective, key=lambda observation: observation.reading.relative)
+        worst = max(wrong, key=lambda observation: observation.reading.relative)
         self.nodes = nodes(self.subject, worst, self._audit_node)
         self.findings += node_findings(self.subject, self.nodes)
         self.picture = slope_picture(self.subject, self.scans)
-        at_inputs = [observation for observation in self._defective(1) if observation.state == "the inputs"]
+        at_inputs = [observation for observation in defective(self.observations, 1) if observation.state == "the inputs"]
         if not at_inputs or self.verdict is Verdict.STRAIGHT_THROUGH:
             return
         consistent = consistent_gradient(self.subject, max(at_inputs, key=lambda observation: observation.reading.relative))
@@ -500,7 +423,7 @@ class _Audit:
         self.picture = self.picture or field_picture(self.subject, consistent, seed=self.seed)
 
     def _audit_node(self, fn: Callable[..., Any], arguments: Any, intent: str | None) -> Report:
-        second = bool(self._defective(2))
+        second = bool(defective(self.observations, 2))
         return audit(fn, arguments, effort="quick", second_order=second, consequences=False, intent=intent, seed=self.seed)
 
     def _declared_inside(self) -> list[NodeVerdict]:
@@ -512,14 +435,13 @@ class _Audit:
 
     def report(self) -> Report:
         assert self.verdict is not None
-        limits = _limits(self._of(1))
-        defective = self._defective(1) or self._defective(2)
-        worst = max(defective, key=lambda observation: observation.reading.relative) if defective else None
+        limits = best_limits(self.observations)
+        wrong = defective(self.observations, 1) or defective(self.observations, 2)
+        worst = max(wrong, key=lambda observation: observation.reading.relative) if wrong else None
         intent, passed = self.intent, passes(self.verdict)
         alarms = [finding for finding in self.findings if finding.severity == "alarm"]
         inside = self._declared_inside()
-        accounted = {"defect", "no-gradient", "straight-through", "not-linear"}
-        if intent is None and inside and alarms and not {finding.kind for finding in alarms} - accounted:
+        if intent is None and inside and alarms and not {finding.kind for finding in alarms} - EXCUSABLE:
             intent, passed = inside[0].declared, True
             named = ", ".join(f"{verdict.visit.name} ({verdict.declared})" for verdict in inside)
             text = (
@@ -527,7 +449,8 @@ class _Audit:
             )
             self.findings.append(Finding("intent", "note", text))
         elif intent is not None and alarms:
-            passed, why = self._excused(alarms)
+            facts = {"verdict": self.verdict, "straight": self.straight, "complete": self.complete}
+            passed, why = excused(intent, alarms, self.subject, self.observations, **facts)
             self.findings.append(Finding("intent", "note" if passed else "warning", why))
         lines = {id(observation.line): observation.line for observation in self.observations}
         tests = DEGREE * sum(line.panels for line in lines.values())
@@ -539,10 +462,10 @@ class _Audit:
             intent=intent,
             limit=max(limits, default=math.inf),
             typical_limit=statistics.median(limits) if limits else math.inf,
-            defect=0.0 if worst is None else self._size(worst).relative,
-            defect_error=0.0 if worst is None else self._size(worst).error,
+            defect=0.0 if worst is None else size_at(worst, self.observations).relative,
+            defect_error=0.0 if worst is None else size_at(worst, self.observations).error,
             findings=tuple(sorted(self.findings, key=lambda finding: _GRAVITY[finding.severity])),
-            states=tuple(_state(observation) for observation in self.observations),
+            states=tuple(state_defect(observation) for observation in self.observations),
             regions=self.regions,
             false_alarm_rate=FALSE_ALARM_RATE * max(1.0, tests / TESTS),
             tests=tests,
@@ -552,128 +475,6 @@ class _Audit:
             seed=self.seed,
             effort=self.effort_name,
             complete=self.complete,
-            curves=self._curves(),
+            curves=loudest_curves(self.observations),
             picture=self.picture,
         )
-
-    def _curves(self) -> tuple[Curve, ...]:
-        """Work and energy at the place that speaks loudest for each argument."""
-        drawn = []
-        for _, group in _by_argument(self._of(1)):
-            told = [o for o in group if _tells(o) and o.reading.panel is not None]
-            if told:
-                drawn.append(
-                    max(told, key=lambda o: (o.reading.verdict == "incoherent", o.reading.relative / max(o.reading.limit, 1e-300)))
-                )
-        drawn.sort(key=lambda o: (o.reading.verdict != "incoherent", -o.reading.relative))
-        return tuple(_curve(observation) for observation in drawn[:CURVES])
-
-    def _excused(self, alarms: Sequence[Finding]) -> tuple[bool, str]:
-        """Whether what was declared accounts for every alarm."""
-        others = {finding.kind for finding in alarms} - {"defect", "no-gradient", "straight-through", "not-linear", "second-order"}
-        if others:
-            return False, f"declared as {self.intent!r}, which does not account for: {', '.join(sorted(others))}"
-        if not self.complete:
-            return False, f"declared as {self.intent!r}; whether that accounts for what was found was not looked at"
-        if self.intent == "straight-through":
-            flat = all(abs(o.reading.panel.slope) <= 1e-6 * o.reading.panel.size for o in self._defective(1) if o.reading.panel is not None)
-            if self.verdict is Verdict.STRAIGHT_THROUGH or flat or (self.straight is not None and self.straight.jump is not None):
-                return True, "declared as 'straight-through', and the value does move in steps"
-            return False, "declared as 'straight-through', but the value does not move in steps"
-        if self.intent == "gradient-cap":
-            return self._is_cap()
-        if self.subject.random:
-            return True, "declared as 'implicit-reparameterization', and it draws random numbers; the law of the gradient was not checked"
-        return False, "declared as 'implicit-reparameterization', but it draws no random numbers"
-
-    def _is_cap(self) -> tuple[bool, str]:
-        """Whether the supplied gradient is nowhere longer than the derivative and points to the same side, coordinate by coordinate where that is known."""
-        at_inputs = [observation for observation in self._defective(1) if observation.state == "the inputs"]
-        consistent = consistent_gradient(self.subject, at_inputs[0]) if at_inputs else None
-        if consistent is not None:
-            slack = 1e-6 + 4 * consistent.error
-            shorter = all(
-                bool(
-                    (
-                        (s.double() * c.sign() >= -slack * c.abs()) & (s.double().abs() <= c.abs() * (1 + slack) + slack * c.abs().max())
-                    ).all()
-                )
-                for s, c in zip(consistent.supplied, (g.double() for g in consistent.gradient), strict=True)
-            )
-            how = "coordinate by coordinate"
-        else:
-            pairs = [(o.reading.panel.slope + o.reading.defect, o.reading.panel.slope) for o in self._of(1) if o.reading.panel is not None]
-            supplied, true = (math.sqrt(sum(pair[k] ** 2 for pair in pairs)) for k in (0, 1))
-            shorter = supplied <= true * (1 + 1e-6) and sum(a * b for a, b in pairs) >= 0
-            how = "along the lines looked at"
-        if shorter:
-            return True, f"declared as 'gradient-cap', and the gradient is the derivative shortened, {how}"
-        return False, f"declared as 'gradient-cap', but the gradient is not the derivative shortened, {how}"
-
-
-def _by_argument(observations: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
-    groups: dict[str, list[Observation]] = {}
-    for observation in observations:
-        groups.setdefault(observation.argument, []).append(observation)
-    return list(groups.items())
-
-
-def _tells(observation: Observation) -> bool:
-    return observation.reading.verdict not in ("unresolved", "outside")
-
-
-def _limits(observations: Sequence[Observation]) -> list[float]:
-    """For each argument and state that could tell, what the best line saw there."""
-    best: dict[tuple[str, str], float] = {}
-    for observation in observations:
-        if observation.reading.verdict in ("unresolved", "outside"):
-            continue
-        key = observation.state, observation.argument
-        best[key] = min(best.get(key, math.inf), observation.reading.limit)
-    return list(best.values())
-
-
-def _state(observation: Observation) -> StateDefect:
-    reading = observation.reading
-    return StateDefect(
-        state=observation.place,
-        argument=observation.argument,
-        verdict=reading.verdict,
-        relative=reading.relative,
-        error=reading.error,
-        by_differences=0.0 if reading.difference is None else reading.difference.relative,
-        limit=reading.limit,
-        absolute=observation.absolute,
-        order=observation.order,
-        at=reading.middle if " = " in observation.state else None,
-    )
-
-
-def _curve(observation: Observation) -> Curve:
-    panel = observation.reading.panel
-    assert panel is not None
-    t, value, work = work_and_energy(observation.line, panel)
-    return Curve(
-        state=observation.place,
-        argument=observation.argument,
-        verdict=observation.reading.verdict,
-        t=tuple(t.tolist()),
-        value=tuple(value.tolist()),
-        work=tuple(work.tolist()),
-        allowance=panel.allowance,
-    )
-
-
-def _event_finding(event: Event, place: str, where: str, value: str, known: bool) -> Finding:
-    """`value`: what the leap is one of; `known`: whether the place is one of the argument, or of a sweep."""
-    numbers = {"size": event.size} | ({"at": event.at, "width": event.width} if known else {})
-    if event.kind == "jump":
-        return Finding("jump", "warning", f"{value} leaps by {event.size:.3g} {place}", where, numbers)
-    return Finding("kink", "note", f"the gradient leaps {place}, the value does not", where, numbers)
-
-
-def _distinct(findings: Sequence[Finding]) -> list[Finding]:
-    seen: dict[tuple[str, str, str], Finding] = {}
-    for finding in findings:
-        seen.setdefault((finding.kind, finding.where, finding.text), finding)
-    return list(seen.values())

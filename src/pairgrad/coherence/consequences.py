@@ -103,6 +103,7 @@ def _reached(fn: Callable[..., Any], visit: Visit) -> Callable[..., Any]:
 
 
 def node_findings(subject: Subject, verdicts: Sequence[NodeVerdict]) -> list[Finding]:
+    """What the audits of single custom Functions say, one finding each."""
     found = []
     for verdict in verdicts:
         visit, bad = verdict.visit, [report for report in verdict.reports if not report.passed]

@@ -34,6 +34,7 @@ class Box:
         object.__setattr__(self, "high", float(self.high))
 
     def draw(self, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Points for every element of a tensor, uniformly."""
         unit = torch.rand(like.shape, generator=generator, dtype=torch.float64)
         return (self.low + (self.high - self.low) * unit).to(like.device, like.dtype)
 
@@ -48,9 +49,11 @@ class Box:
 
     @property
     def middle(self) -> float:
+        """Of the interval."""
         return self.between(self.low, self.high)
 
     def between(self, a: float, b: float) -> float:
+        """The middle of two points, on a linear scale."""
         return a / 2 + b / 2
 
 
@@ -75,13 +78,16 @@ class LogRange:
         object.__setattr__(self, "high", float(self.high))
 
     def draw(self, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Points for every element of a tensor, log-uniformly."""
         unit = torch.rand(like.shape, generator=generator, dtype=torch.float64)
         return torch.exp(math.log(self.low) + self._span * unit).to(like.device, like.dtype)
 
     def sweep(self, like: torch.Tensor, generator: torch.Generator) -> Geometric:
+        """A curve through all of the interval, another one for each element."""
         return Geometric(torch.full_like(like, self.middle), random_signs(like, generator) * (self._span / 2))
 
     def edges(self, tiles: int) -> list[float]:
+        """Of tiles with ends in equal ratios."""
         return [self.low * math.exp(self._span * i / tiles) for i in range(tiles)] + [self.high]
 
     @property
@@ -91,9 +97,11 @@ class LogRange:
 
     @property
     def middle(self) -> float:
+        """The geometric middle of the interval."""
         return self.between(self.low, self.high)
 
     def between(self, a: float, b: float) -> float:
+        """The middle of two points, on a logarithmic scale."""
         return math.sqrt(a) * math.sqrt(b)
 
 

@@ -198,7 +198,8 @@ def observe(subject: Subject, point: Point, state: str, effort: Effort, generato
 
 def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
     """All tensors at once: along the signs of the supplied gradient, where the value has most to tell, and along random ones. Kinks are not pursued: in a
-    large model they are everywhere."""
+    large model they are everywhere.
+    """
     everything = range(len(point))
     cotangent = random_cotangent(subject.outputs, generator)
     gradient = subject.pull(point, cotangent).gradients

@@ -216,6 +216,7 @@ class Circulation:
 
     @property
     def significant(self) -> bool:
+        """Whether it is more than quadrature and rounding explain."""
         return abs(self.work) > _BARS * self.error
 
     def __str__(self) -> str:

@@ -124,6 +124,7 @@ def operator_of(function: type[Function]) -> Any:
 
 
 def name_of(function: type[Function]) -> str:
+    """The name of a Function, or of the operator that it was generated for."""
     op = operator_of(function)
     return function.__name__ if op is None else op.name()
 
@@ -438,6 +439,7 @@ transforming = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-d
 
 
 def is_wrapped(value: Any) -> bool:
+    """Whether a transform of `torch.func` holds this tensor."""
     return isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value)
 
 

@@ -51,6 +51,7 @@ class Geometric:
 
 
 def still(x: torch.Tensor) -> Straight:
+    """A curve that stays at x."""
     return Straight(x, torch.zeros_like(x, dtype=torch.float64))
 
 
@@ -175,6 +176,7 @@ def snapped(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def random_signs(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One of -1 and 1 for each element, in float64."""
     return (torch.randint(0, 2, x.shape, generator=generator) * 2 - 1).to(torch.float64).to(x.device)
 
 

@@ -209,10 +209,7 @@ class Report:
 
     def to_json(self, path: str | FilePath | None = None, *, indent: int | None = 2) -> str:
         """The report as JSON (schema "pairgrad.audit/1"), and into a file if a path is given."""
-        text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-        if path is not None:
-            write_atomically(FilePath(path), text + "\n")
-        return text
+        return written_as_json(self.to_dict(), path, indent)
 
     def to_html(self, path: str | FilePath) -> FilePath:
         """The report as one page to be read in a browser, without a network; returns the path. Needs the extra `pairgrad[html]`."""
@@ -223,10 +220,23 @@ class Report:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
         """The report that [`to_dict`][pairgrad.coherence.Report.to_dict] or a JSON file was made from."""
-        schema = data.get("schema") if isinstance(data, Mapping) else None
-        if schema != SCHEMA:
-            raise ValueError(f"data must be a report of schema {SCHEMA!r}, as Report.to_dict makes it, got {schema!r}")
-        return restored(cls, data)
+        return read_from_dict(cls, data, SCHEMA)
+
+
+def written_as_json(data: dict[str, Any], path: str | FilePath | None, indent: int | None) -> str:
+    """Plain data as JSON, and into a file if a path is given."""
+    text = json.dumps(data, indent=indent, allow_nan=False)
+    if path is not None:
+        write_atomically(FilePath(path), text + "\n")
+    return text
+
+
+def read_from_dict(kind: Any, data: Any, schema: str) -> Any:
+    """What `to_dict` of a report was made from, if it says that it has this schema."""
+    found = data.get("schema") if isinstance(data, Mapping) else None
+    if found != schema:
+        raise ValueError(f"data must be a report of schema {schema!r}, as {kind.__name__}.to_dict makes it, got {found!r}")
+    return restored(kind, data)
 
 
 def restored(kind: Any, data: Any) -> Any:
@@ -248,14 +258,17 @@ def restored(kind: Any, data: Any) -> Any:
 
 
 def passes(verdict: Verdict | None) -> bool:
+    """Whether a verdict is one of those that need no excuse."""
     return verdict in PASSING
 
 
 def number(value: float) -> str:
+    """Three digits, or a word where there are none."""
     return f"{value:.3g}" if math.isfinite(value) else "infinity"
 
 
 def plain(value: Any) -> Any:
+    """Data that JSON can hold: keys as strings, tuples as lists, what is not finite as a string."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

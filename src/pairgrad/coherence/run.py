@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from pairgrad.coherence.report import METHOD, Report, number, plain, restored
+from pairgrad.coherence.report import METHOD, Report, number, plain, read_from_dict, written_as_json
 from pairgrad.coherence.verdict import ADVICE, MEANING, PASSING, Verdict
 from pairgrad.ground.files import write_atomically
 
@@ -134,6 +133,7 @@ class RunReport:
 
     @property
     def headline(self) -> str:
+        """The verdict in one line."""
         if not self.nodes and self.loss is None:
             return f"{self.verdict.value}: no custom backward was met, and the loss was not replayed"
         failing = [node.name for node in self.nodes if not node.passed]
@@ -195,10 +195,7 @@ class RunReport:
 
     def to_json(self, path: str | FilePath | None = None, *, indent: int | None = 2) -> str:
         """The report as JSON (schema "pairgrad.run/1"), and into a file if a path is given."""
-        text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-        if path is not None:
-            write_atomically(FilePath(path), text + "\n")
-        return text
+        return written_as_json(self.to_dict(), path, indent)
 
     def to_html(self, path: str | FilePath) -> FilePath:
         """The report as one page to be read in a browser, without a network; returns the path. Needs the extra `pairgrad[html]`."""
@@ -209,10 +206,7 @@ class RunReport:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunReport:
         """The report that [`to_dict`][pairgrad.coherence.RunReport.to_dict] or a JSON file was made from."""
-        schema = data.get("schema") if isinstance(data, Mapping) else None
-        if schema != RUN_SCHEMA:
-            raise ValueError(f"data must be a report of schema {RUN_SCHEMA!r}, as RunReport.to_dict makes it, got {schema!r}")
-        return restored(cls, data)
+        return read_from_dict(cls, data, RUN_SCHEMA)
 
 
 def ranked(nodes: list[NodeReport]) -> tuple[NodeReport, ...]:

@@ -29,6 +29,8 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
+    """What was read along an interval: tiles, the regions they join to, and the events between."""
+
     readings: tuple[Reading, ...]  # one for each tile, and those found inside tiles
     regions: tuple[Region, ...]
     events: tuple[Event, ...]

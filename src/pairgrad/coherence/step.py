@@ -50,6 +50,8 @@ class Group:
 
 @dataclass(eq=False)
 class Seen:
+    """A tensor that a tape has met: which slot it has, what memory it shares, and its version then."""
+
     tensor: weakref.ref[torch.Tensor]
     slot: int
     group: Group
@@ -58,6 +60,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Slot:
+    """Stands for a tensor in recorded arguments: the slot from which it is taken on replay."""
+
     slot: int
 
 
@@ -80,6 +84,8 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Call:
+    """One recorded call: what was called with what, which slots it fills, and what it touched."""
+
     func: Callable[..., Any]
     flat: list[Any]
     structure: Any
@@ -208,6 +214,7 @@ def _distance(gradient: torch.Tensor | None, expected: torch.Tensor) -> float:
 
 
 def is_seeded(value: Any) -> bool:
+    """Whether a value is a generator of random numbers other than the global one."""
     return isinstance(value, torch.Generator) and value is not torch.default_generator
 
 

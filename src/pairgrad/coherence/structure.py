@@ -17,6 +17,7 @@ SLACK = {torch.float64: 2.0**-32, torch.float32: 2.0**-12, torch.float16: 2.0**-
 
 
 def structural_findings(subject: Subject, generator: torch.Generator) -> list[Finding]:
+    """What is wrong apart from the derivative: results that are not finite or not repeated, a backward that is not linear, edits in place."""
     dtype = coarsest([tensor.dtype for tensor in (*subject.tensors, *subject.outputs)])
     slack = SLACK[dtype]
     cotangent = random_cotangent(subject.outputs, generator)

@@ -59,7 +59,7 @@ class Subject:
             raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
         self.fn = fn
         self.name = _name(fn)
-        args, kwargs = _arguments(inputs)
+        args, kwargs = arguments_of(inputs)
         flat, self._structure = pytree.tree_flatten((args, kwargs))
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
         self.module = module if module is not None else _module_of(fn)
@@ -248,7 +248,7 @@ def supplied(
 # Arguments ------------------------------------------------------------------------------------------------------------
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments: a tuple or list of them, a mapping of keywords, or one tensor."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
@@ -392,11 +392,13 @@ def generators_restored() -> Iterator[None]:
 
 
 def rng_state() -> tuple[Any, ...]:
+    """Of all global generators: torch on CPU and CUDA, Python, NumPy."""
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     return torch.get_rng_state(), devices, random.getstate(), np.random.get_state()  # noqa: NPY002 (the generator a callable may use)
 
 
 def set_rng_state(state: tuple[Any, ...]) -> None:
+    """Puts back what `rng_state` gave."""
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])
@@ -405,6 +407,7 @@ def set_rng_state(state: tuple[Any, ...]) -> None:
 
 
 def same_rng(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Whether two states of the generators are equal."""
     return (
         torch.equal(first[0], second[0])
         and len(first[1]) == len(second[1])

@@ -111,8 +111,10 @@ class Finding:
 
     @property
     def causes(self) -> tuple[str, ...]:
+        """What is usually behind a finding of this kind."""
         return ADVICE.get(self.kind, ((), ""))[0]
 
     @property
     def remedy(self) -> str:
+        """What to do about it."""
         return ADVICE.get(self.kind, ((), ""))[1]

@@ -1,4 +1,8 @@
-"""Other people's names and conventions over our losses."""
+"""Other people's names and conventions over our losses.
+
+- `proco`: the names of ProCo's public code; `checkpoint` reads the files it saves, through `archive` (the container) and `pickles` (nothing is executed).
+- `conventions`: the calling conventions of pytorch-metric-learning and timm.
+"""
 
 from pairgrad.compat import proco
 from pairgrad.compat.checkpoint import EstimatorState, ProCoState, read_proco_checkpoint

@@ -50,10 +50,12 @@ class ProCoLoss(nn.Module):
 
     @property
     def bank(self) -> ClassBank:
+        """The class bank behind the names."""
         return self.criterion.bank
 
     @property
     def temperature(self) -> float:
+        """That of the scores."""
         return self.criterion.temperature
 
     @property
@@ -81,7 +83,8 @@ class ProCoLoss(nn.Module):
 
     def loss(self, features: Any, labels: torch.Tensor, class_counts: Sequence[float] | torch.Tensor | None = None) -> torch.Tensor:
         """The loss itself, of one or several views: cross-entropy of the logits plus the log prior of `class_counts`,
-        which stays for later calls. Fused; updates the class state in training mode."""
+        which stays for later calls. Fused; updates the class state in training mode.
+        """
         if class_counts is not None:
             self.criterion.set_prior(class_counts)
         return self.criterion(features, labels)

@@ -1,4 +1,9 @@
-"""Class banks and losses on several ranks, over `torch.distributed`: data parallel, class parallel, or both."""
+"""Class banks and losses on several ranks, over `torch.distributed`: data parallel, class parallel, or both.
+
+- `layout` (who has which classes), `communicator`, `collectives`, `meeting` (how batches travel), `watch` (ranks that fail), `calls` (bytes that are sent).
+- `bank`, `cross_entropy`, `loss`, `scoring`, `top`, `inputs` and `checkpoint`: what is there for one process, for several.
+- `plan`, `footprint` and `calibration`: what a step will cost, before it is run.
+"""
 
 from pairgrad.distributed.bank import DistributedClassBank
 from pairgrad.distributed.calls import Call, wire_bytes

@@ -75,6 +75,7 @@ class Layout:
         return self.last - self.first
 
     def facts(self) -> dict[str, Any]:
+        """What all ranks must agree on."""
         return {"num_classes": self.num_classes, "data": self.data.size, "classes": self.classes.size, "inputs": self.inputs}
 
     # Agreement ----------------------------------------------------------------------------------------------------------

@@ -157,6 +157,7 @@ def drawn_classes(size: int, number: int, device: torch.device) -> torch.Tensor:
 
 
 def no_second_derivative(*_: torch.Tensor) -> NoReturn:
+    """The second backward where there is none: an error that says why."""
     raise RuntimeError(
         "a second derivative (create_graph=True) is not available where several ranks share the classes out, or classes are sampled: "
         "it needs the scores of all classes on one rank, as data parallelism has them"

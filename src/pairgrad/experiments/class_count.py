@@ -35,6 +35,7 @@ class Pool:
 
 
 def pool() -> Pool:
+    """The queries and classes of which every configuration takes the first ones."""
     generator = torch.Generator().manual_seed(SEED)
 
     def directions(count: int) -> torch.Tensor:
@@ -78,6 +79,7 @@ def configuration(given: Pool, count: int, ratio: float) -> Configuration:
 
 
 def class_count(tick: Tick = lambda: None) -> Table:
+    """The table: errors of AR/FR and their bounds for every number of classes and every ratio of priors."""
     given, reference = pool(), 0.0
     epsilon = paper_theorem(DIM // 2 - 1).bound or math.inf
     paper = uniform_bounds(torch.ones(1), epsilon, TEMPERATURE)

@@ -26,7 +26,7 @@ _SYNTHETIC = (
 
 
 def backward_counterfactual(tick: Tick = lambda: None) -> Table:
-    """`"original"` against `"consistent"` on two views of one state; one row and one tick per view."""
+    """`"original"` against `"consistent"` on two views of one state; one row and one tick per view (beside tab:backward-counterfactual)."""
     frozen = frozen_state()
     rows: list[Row] = []
     in_range = True
@@ -157,7 +157,7 @@ class Audit:
 
 
 def captured_audit(tick: Tick = lambda: None) -> Table:
-    """Scores, slopes and coherence over six views; one tick per view."""
+    """Scores, slopes and coherence over six views; one tick per view (beside tab:captured-audit)."""
     flint()
     audit = Audit(tick)
     cases: tuple[tuple[str, str, _Largest, Printed], ...] = (

@@ -32,7 +32,7 @@ def concentrations(dim: int) -> torch.Tensor:
 
 
 def certificate(dim: int) -> float:
-    """The paper's uniform bound nu^-3 = 8 / (p - 2)^3 (eq. a2-bound)."""
+    """The paper's uniform bound nu^-3 = 8 / (p - 2)^3 (eqs. a2-bound, complexity-certificate)."""
     return 8 / (dim - 2) ** 3
 
 

@@ -50,15 +50,15 @@ def cifar_study(records: Records) -> Table:
         title=_TITLE,
         caption=(
             "Percent. Accuracy over all test images and over the classes with many, some and few training images, of the logits that the score is made from; "
-            "detection as the unweighted mean over the sources of foreign images; training time. " + _size(runs)
+            "detection as the unweighted mean over the sources of foreign images; minutes of training. " + _size(runs)
         ),
         label=LABEL,
         columns=(
             *_identity(),
             *(Column(key, key, ".2f") for key in ("accuracy", "many", "medium", "few")),
             *_detection_columns(),
-            *_run_columns(),
-            Column("minutes", "minutes of training", ".0f"),
+            *_run_columns(runs),
+            Column("minutes", "minutes", ".0f"),
         ),
         rows=rows,
         checks=_checks(runs),
@@ -82,7 +82,7 @@ def cifar_study_ood(records: Records) -> Table:
             Column("num_id", "ID"),
             Column("num_ood", "OOD"),
             *_detection_columns(),
-            *_run_columns(),
+            *_run_columns(runs),
         ),
         rows=rows,
         notes=_notes(runs),
@@ -100,8 +100,10 @@ def _identity() -> tuple[Column, ...]:
     return (Column("system", "system"), Column("realization", "realization"), Column("score", "score"))
 
 
-def _run_columns() -> tuple[Column, ...]:
-    return (Column("epochs", "epochs"), Column("seed", "seed"), Column("recipe", "recipe", shown=False))
+def _run_columns(runs: Sequence[Record]) -> tuple[Column, ...]:
+    """The seed is a column where there are several: the caption says it anyway, and a narrow table can be read."""
+    several = len({record.facts["seed"] for record in runs}) > 1
+    return (Column("epochs", "epochs"), Column("seed", "seed", shown=several), Column("recipe", "recipe", shown=False))
 
 
 def _detection_columns() -> Iterator[Column]:

@@ -43,6 +43,7 @@ def construction(ratio: float = 2.0) -> UpdateField:
 
 
 def axes() -> tuple[torch.Tensor, torch.Tensor]:
+    """The two orthogonal directions that the classes have."""
     first, second = torch.eye(2, DIM, dtype=torch.float64)
     return first, second
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 from pairgrad.experiments.not_run import NotRun
 from pairgrad.experiments.paper_items import item_of
 from pairgrad.experiments.table import Cell, Table
 from pairgrad.ground.files import write_atomically
+
+# Where a page shows what a command makes: between two comments that name it. On a code host as in a built site the page is then whole.
+PLACE = re.compile(r"^<!-- begin (?P<name>[a-z0-9-]+) -->\n.*?^<!-- end (?P=name) -->$", re.DOTALL | re.MULTILINE)
 
 
 def _stored(cell: Cell) -> str:
@@ -61,17 +65,41 @@ def _remarks(table: Table) -> list[str]:
 
 
 def write(table: Table, directory: Path) -> list[Path]:
-    """`name`.csv and `name`.md in `directory`."""
-    stem = directory / table.name
-    return [
-        write_atomically(stem.with_suffix(".csv"), to_csv(table)),
-        write_atomically(stem.with_suffix(".md"), to_markdown(table)),
-    ]
+    """`name`.csv and `name`.md in `directory`, and the pages there that show it."""
+    stored = write_atomically((directory / table.name).with_suffix(".csv"), to_csv(table))
+    return [stored, *write_page(table.name, to_markdown(table), directory)]
 
 
 def write_not_run(missing: NotRun, name: str, directory: Path) -> list[Path]:
-    """`name`.md in `directory`, which says how to run it."""
-    return [write_atomically(directory / f"{name}.md", missing.to_markdown())]
+    """`name`.md in `directory`, which says how to run it, and the pages there that show it."""
+    return write_page(name, missing.to_markdown(), directory)
+
+
+def write_page(name: str, text: str, directory: Path) -> list[Path]:
+    """`name`.md in `directory`, and every page there that has a place for it, with the text put in between its two comments."""
+    paths = [write_atomically(directory / f"{name}.md", text)]
+    for page in sorted(directory.glob("*.md")):
+        before = page.read_text()
+        after = with_shown(before, name, text)
+        if after != before:
+            paths.append(write_atomically(page, after))
+    return paths
+
+
+def with_shown(page: str, name: str, text: str) -> str:
+    r"""A page with the text of an item, without its title, in the place that is named after it; the page itself if it has none.
+
+    Examples:
+        >>> print(with_shown("<!-- begin some -->\n<!-- end some -->", "some", "# Title\n\nWords."))
+        <!-- begin some -->
+        <BLANKLINE>
+        Words.
+        <BLANKLINE>
+        <!-- end some -->
+    """
+    body = re.sub(r"\A# [^\n]*\n", "", text).strip("\n")
+    shown = f"<!-- begin {name} -->\n\n{body}\n\n<!-- end {name} -->"
+    return PLACE.sub(lambda place: shown if place["name"] == name else place[0], page)
 
 
 def _line(cells: list[str]) -> str:

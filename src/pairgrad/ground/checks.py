@@ -13,10 +13,10 @@ try:  # private names; without them, arguments inside vmap are looked at too, an
     from torch._C._functorch import is_functorch_wrapped_tensor, maybe_current_level
 except ImportError:  # pragma: no cover
 
-    def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:
+    def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:  # noqa: D103
         return False
 
-    def maybe_current_level() -> int | None:
+    def maybe_current_level() -> int | None:  # noqa: D103
         return None
 
 
@@ -79,6 +79,7 @@ def exact_number(name: str, value: Any, *, least: int = 0) -> Fraction:
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """The value, if it is one of the choices; else an error that names the argument and all of them."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value

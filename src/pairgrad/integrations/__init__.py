@@ -1,5 +1,6 @@
 """Thin adapters: `lightning` and `transformers`, to trainers, which need the library they are named after; `openood` and `pytorch_ood`, to benchmarks of
-out-of-distribution detection, which follow its interface and derive from its classes where it is installed."""
+out-of-distribution detection, which follow its interface and derive from its classes where it is installed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""vMF scores and losses."""
+"""vMF scores and losses.
+
+- `scores` is the class score, `reduction` what makes one number of many.
+- `cross_entropy` streams over classes by `fused`; `views` does so for several views and a bank, which `bank_loss` is built on, and `proco` and `patt` on that.
+- `adjust`, `outlier`, `classifier`, `regression`: further losses. `field`: the gradients over a region, and why they have no potential.
+"""
 
 from pairgrad.losses.adjust import LogitAdjust, TemperatureLogitAdjust
 from pairgrad.losses.bank_loss import BankLoss

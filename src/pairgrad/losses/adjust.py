@@ -85,6 +85,7 @@ class _PriorAdjusted(nn.Module):
 
     @property
     def num_classes(self) -> int:
+        """How many classes the prior has."""
         return self.log_prior.numel()
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:

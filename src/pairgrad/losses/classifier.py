@@ -83,6 +83,7 @@ class VMFClassifier(nn.Module):
 
     @property
     def temperature(self) -> torch.Tensor | float:
+        """The learned temperature, or the fixed one."""
         return self._temperature if self.log_temperature is None else self.log_temperature.exp()
 
     @property

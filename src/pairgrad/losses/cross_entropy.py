@@ -417,6 +417,7 @@ def is_transformed(tensor: torch.Tensor) -> bool:
 
 
 def longest(features: torch.Tensor, max_norm: float | None) -> float | None:
+    """A bound on the length of the features: the one given, or what is found where reading costs nothing; else None."""
     if max_norm is not None:
         if not 0 < float(max_norm) < float("inf"):
             raise ValueError(f"max_norm must be a positive number, a bound on the length of the features, got {max_norm!r}")
@@ -439,6 +440,7 @@ def spread(log_prior: torch.Tensor | None) -> float | None:
 def checked_per_class(
     name: str, value: torch.Tensor | None, num_classes: int, like: torch.Tensor, dtype: torch.dtype
 ) -> torch.Tensor | None:
+    """One number for each class in `dtype`, or None; NaN and plus infinity are refused."""
     if value is None:
         return None
     floating_tensor(name, value)

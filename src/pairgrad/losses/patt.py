@@ -114,6 +114,7 @@ class PATTLoss(nn.Module):
 
     @property
     def bank(self) -> Any:
+        """The class bank of the vMF term."""
         return self.augmentation.bank
 
     def forward(

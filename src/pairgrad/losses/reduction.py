@@ -10,6 +10,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 def check_reduction(reduction: str) -> str:
+    """The reduction, if it is one."""
     return one_of("reduction", reduction, REDUCTIONS)
 
 

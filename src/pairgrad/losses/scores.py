@@ -36,7 +36,9 @@ def vmf_scores(
     scalar_dtype: torch.dtype | None = None,
     validate: bool | None = None,
 ) -> torch.Tensor:
-    r"""Scores \(q_j(f) = \Phi_\nu(r_j) - \Phi_\nu(\kappa_j)\), \(r_j = \lVert\kappa_j\mu_j + f/\tau\rVert\) (eqs. patt-score-def, exact-score).
+    r"""Scores \(q_j(f) = \Phi_\nu(r_j) - \Phi_\nu(\kappa_j)\), \(r_j = \lVert\kappa_j\mu_j + f/\tau\rVert\) (eq. realized-vmf-score).
+
+    In the appendix of the paper they are eqs. patt-score-def and exact-score.
 
     The logarithm of the expected value of exp(f.z / tau) over a feature z of class j. Differentiable, twice where the realization is, in the features
     and, where they require gradients, in the mean directions, the concentrations and the temperature; the gradient is the one the realization supplies.
@@ -45,7 +47,7 @@ def vmf_scores(
         features: (B, p), any leading shape. They need not be normalised.
         state: a [`ClassBank`][pairgrad.ClassBank] or a [`ClassState`][pairgrad.ClassState].
         temperature: tau > 0, a number or a tensor with one element.
-        realization: how the potential is computed, by name or as a `Potential`.
+        realization: how the potential is computed, by name or as a `Potential`; with `"arfr"` these are the scores of eq. f2-score.
         geometry: `"factorised"`, one matrix product; or `"expanded"`, through a (B, K, p) tensor, as in the public code.
         geometry_dtype: compute and return in this dtype, e.g. torch.float64; None: in that of the features.
         scalar_dtype: of the potential alone, between radii and scores in the dtype of the geometry; None: the same. The paper trains with float32 geometry
@@ -107,6 +109,7 @@ def resolve(realization: str | Potential, dim: int) -> Potential:
 
 
 def checked_state(state: State) -> State:
+    """The state, if it is one and has all classes."""
     if not torch.compiler.is_compiling() and not isinstance(
         state, State
     ):  # the compiler cannot tell for a state that is made in its region
@@ -120,6 +123,7 @@ def checked_state(state: State) -> State:
 
 
 def check_temperature(temperature: Temperature) -> None:
+    """Refuses what is not a positive finite number; the value of a tensor only where looking costs no synchronisation."""
     if isinstance(temperature, torch.Tensor):
         if temperature.numel() != 1 or not temperature.is_floating_point():
             raise ValueError(
@@ -142,6 +146,7 @@ def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torc
 
 
 def checked_scalars(scalar_dtype: torch.dtype | None) -> torch.dtype | None:
+    """The dtype of the scalar functions, if it is one that they have."""
     if scalar_dtype not in (None, torch.float32, torch.float64):
         raise TypeError(f"scalar_dtype must be None, torch.float32 or torch.float64, got {describe(scalar_dtype)}")
     return scalar_dtype

@@ -201,8 +201,10 @@ def occurring(places: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def label_bias(log_prior: torch.Tensor | None, labels: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The log prior of each label; 0 without a prior."""
     return like.new_zeros(()) if log_prior is None else log_prior.index_select(0, labels)
 
 
 def largest_bias(log_prior: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    """The largest log prior of any class; 0 without a prior."""
     return like.new_zeros(()) if log_prior is None else log_prior.amax()

@@ -32,7 +32,8 @@ class Rows(ABC):
 
     def columns(self, directions: torch.Tensor) -> torch.Tensor:
         """Directions (k, p) as columns (p, k) for `products`, in dtype and place of the rows, and in the layout that suits the product: for dense rows the
-        transpose of contiguous directions, which for few of them takes a third of the time."""
+        transpose of contiguous directions, which for few of them takes a third of the time.
+        """
         return directions.to(self.dtype).to(self.device).t()
 
     @abstractmethod
@@ -93,7 +94,8 @@ class DenseRows(Rows):
 
 class SparseRows(Rows):
     """Compressed sparse rows. A chunk is made once, and its transpose with it when sums are first asked for: that is twice the memory of the data, and
-    products with a transposed chunk ten times faster."""
+    products with a transposed chunk ten times faster.
+    """
 
     def __init__(self, starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, features: int) -> None:
         self.starts, self.places, self.values = starts, columns, values

@@ -115,7 +115,8 @@ class Iterations:
 
     def rank(self, run: Run) -> tuple[int, int, float]:
         """Runs are compared by this: first the fewest components that are too light, then the fewest at the largest concentration, whose likelihood is as
-        high as the cap makes it, then the objective."""
+        high as the cap makes it, then the objective.
+        """
         return -len(self.too_light(run.parameters)), -len(self.capped(run)), run.objective
 
     def too_light(self, parameters: Parameters) -> list[int]:

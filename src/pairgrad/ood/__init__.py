@@ -1,4 +1,7 @@
-"""Evaluation of classification and of out-of-distribution detection for long-tailed learning. Scores are OOD-ness: higher is more out-of-distribution."""
+"""Evaluation of classification and of out-of-distribution detection for long-tailed learning. Scores are OOD-ness: higher is more out-of-distribution.
+
+`scores` (of single samples), `metrics` (of many), `sources` (by OOD source), `accuracy` (by groups of classes), `calibration` with its `sampling`, `inputs`.
+"""
 
 from pairgrad.ood.accuracy import (
     AccuracyReport,

@@ -107,10 +107,12 @@ class FeatureCalibration(nn.Module):
 
     @property
     def num_classes(self) -> int:
+        """How many classes the classifier has."""
         return self.weight.shape[0]
 
     @property
     def dim(self) -> int:
+        """Of the features."""
         return self.weight.shape[1]
 
     @property

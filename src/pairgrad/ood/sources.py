@@ -31,6 +31,7 @@ class SourceMetrics:
     num_ood: int
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings."""
         return {"source": self.source, "num_id": self.num_id, "num_ood": self.num_ood, **self.metrics.to_dict()}
 
 

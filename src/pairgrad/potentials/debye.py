@@ -53,7 +53,7 @@ def _numerator(beta: int, k: int) -> tuple[int, ...]:
     products: _Integers = [0]
     for i in range(1, k):
         products = _plus(products, _times(list(_numerator(beta, i)), list(_numerator(beta, k - i))))
-    # (1 + t) ((1 - t^2) / t^2) g_i g_j = ((1 - t) / t^2) N_i N_j, and N_i N_j starts at t^6 or later
+    # (1 + t) ((1 - t^2) / t^2) g_i g_j = ((1 - t) / t^2) N_i N_j, and N_i N_j starts at t^4 or later
     products = _times([1, -1], products)[2:]
     doubled = [0, *_plus([4 * c for c in bracket], [-c for c in products])]
     halves = [c // 2 for c in doubled]
@@ -83,6 +83,7 @@ def polynomial(beta: int, k: int) -> Polynomial:
 
 
 def derivative(coefficients: Polynomial) -> Polynomial:
+    """Of a polynomial, by its coefficients from the constant one on."""
     return tuple(i * c for i, c in enumerate(coefficients))[1:] or (Fraction(0),)
 
 
@@ -103,10 +104,12 @@ def combine(terms: dict[int, Polynomial], c: Fraction) -> Polynomial:
 
 
 def plus(a: Polynomial, b: Polynomial, sign: int = 1) -> Polynomial:
+    """a + sign b."""
     return combine({0: a, 1: b}, Fraction(sign))
 
 
 def product(a: tuple[int | Fraction, ...], b: Polynomial) -> Polynomial:
+    """a b."""
     total = [Fraction(0)] * (len(a) + len(b) - 1)
     for i, p in enumerate(a):
         for j, q in enumerate(b):

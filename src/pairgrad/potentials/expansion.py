@@ -73,6 +73,8 @@ class Coefficients(NamedTuple):
 
 
 class Point(NamedTuple):
+    """Where an expansion is evaluated: s = sqrt(c^2 + x^2), t = c / s and v = x / s with its centre c."""
+
     s: Number
     t: Number
     v: Number

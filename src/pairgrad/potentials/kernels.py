@@ -104,7 +104,8 @@ def _scale(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _bregman(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Between close points the integral of (1 - theta) (b - a)^2 slope'(a + theta (b - a)); between others the difference of the secant and the slope,
-    or of complement and deficit, whichever subtracts the smaller numbers. Without coherence there is no such integral, and only the definition."""
+    or of complement and deficit, whichever subtracts the smaller numbers. Without coherence there is no such integral, and only the definition.
+    """
     step = b - a
     if not pot.coherent:
         return _difference(pot, a, b) - _slope(pot, a) * step

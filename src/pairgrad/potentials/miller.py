@@ -5,7 +5,7 @@ r"""Formulas of the finite-start Miller recurrence (eqs. miller-b, miller-potent
     value = log I_0(x) + log(b_nu / b_0) - nu log(x + epsilon),      raw ratio = b_{nu+1} / b_nu.
 
 The recurrence is run on the ratios rho_i = b_{i+1} / b_i, element by element: rho_{i-1} = 1 / (2 i / x + rho_i) from rho_M = 0. They neither
-overflow nor couple the elements of a batch, and log(b_nu / b_0) is the sum of log rho_j over j < nu. With i = j + 1,
+overflow nor couple the elements of a batch, and log(b_nu / b_0) is the sum of log rho_j over j < nu (eq. potential-product-app). With i = j + 1,
 
     log rho_j - log x = log(rho_j max(1, 2 i / x)) - max(log x, log 2 i),
 

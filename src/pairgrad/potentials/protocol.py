@@ -33,6 +33,8 @@ def result_dtype(dtype: torch.dtype, device_type: str) -> torch.dtype:
 class Potential(ABC):
     r"""One realization of the vMF potential \(\Phi_\nu(x) = \log I_\nu(x) - \nu \log x\) and of its slope \(R_\nu = I_{\nu+1}/I_\nu\).
 
+    The two, and that the second is the derivative of the first, are eqs. main-vmf-pair and potential-identity.
+
     All methods are elementwise on float32 or float64 tensors of any shape and device (float16 and bfloat16 are computed in float32 and
     returned in their own dtype, or in float32 under autocast). Values are even in x and slopes odd; NaN propagates; at infinity the limits
     are taken. `value`, `slope`, `difference`, `secant`, `increment`, `complement`, `deficit`, `legendre`, `bregman` and `concentration` are differentiable,

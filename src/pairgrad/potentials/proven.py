@@ -5,7 +5,7 @@ Three suprema over the whole axis are known of every term (`SUPREMA`; `pairgrad 
 
     |r_k| <= size,      |r_k| <= relative * v,      |dr_k / dz| <= rate.
 
-Everything else is a short computation with rationals. In R' = 1 - R^2 - (2 c + beta) R / x the error e = R - A_N obeys
+Everything else is a short computation with rationals. In R' = 1 - R^2 - (2 c + beta) R / x the error e = R - A_N obeys (eq. a2-error-ode-app)
 
     e' = E - K e - e^2,        K v = kappa,
 
@@ -13,7 +13,7 @@ and +-B v / c^(N+1) are barriers that e cannot cross if, with h = 1 / c,
 
     2 relative_{N+1} + sum_{k=N+2}^{2N} h^(k-N-1) sum_{i+j=k} size_i size_j + B^2 h^(N+1)  <=  B (2 - omega h - 2 sum_{k=2}^N h^k size_k).
 
-Both sides are monotone in h, so what holds at one centre holds at every larger one (docs/certificates.md has the derivation). A bound of order n
+Both sides are monotone in h, so what holds at one centre holds at every larger one (docs/derivations/remainder.md has the derivation). A bound of order n
 then follows from the barrier of any order N: the terms between the two are counted by their suprema.
 """
 
@@ -112,7 +112,10 @@ ECONOMY_RATE = Fraction("0.417")  # (1 + t) t^(7/2) sqrt(1 - t)
 
 
 class Barrier(NamedTuple):
-    """Both sides of the inequality above at one centre, and the B that meets it: |R - A_N| <= B v h^(N+1) there and at larger centres."""
+    """Both sides of the inequality above at one centre, and the B that meets it: |R - A_N| <= B v h^(N+1) there and at larger centres.
+
+    The paper's barrier at order 2 is a constant: `residual` stands where it has eq. a2-residual-bound-app, `pull` where it has eq. a2-k-bound-app.
+    """
 
     order: int  # N
     h: Fraction  # 1 / c
@@ -122,7 +125,7 @@ class Barrier(NamedTuple):
     constant: Fraction  # B
 
     def margin(self) -> Fraction:
-        """Right side minus left side, relative to the right: not negative, or there is no theorem."""
+        """Right side minus left side, relative to the right: not negative, or there is no theorem. The paper's own is eq. a2-lower-margin-app."""
         right = self.constant * self.pull
         return 1 - (self.residual + self.constant**2 * self.h ** (self.order + 1)) / right
 
@@ -221,6 +224,7 @@ class Depth(NamedTuple):
 
 
 def depth(expansion: Expansion) -> Depth:
+    """What the proven error bound takes of an expansion."""
     e = expansion
     return Depth(e.beta, e.order, e.centre, e.nu + e.shift, e.shift > 0, e.economised_by, e.economised_rate)
 

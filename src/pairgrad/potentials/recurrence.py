@@ -61,7 +61,7 @@ def _clip(clip: bool | float) -> float | None:
 
 
 class Original(_Recurrence):
-    """The diagnosed system: the finite potential forward, the raw ratio clipped at 1 backward.
+    """The diagnosed system: the finite potential forward, the raw ratio clipped at 1 backward (eqs. miller-b, miller-potential, miller-three).
 
     Options: `start`, the order M > nu at which the recurrence starts (2 nu); `clip`, the bound of the supplied ratio (True: 1; False: none);
     `epsilon` in log(x + epsilon) (1e-20).
@@ -77,7 +77,7 @@ class Original(_Recurrence):
 
 
 class Consistent(_Recurrence):
-    """The control arm: the value of `"original"` bit for bit, with the derivative of that value as slope.
+    """The control arm: the value of `"original"` bit for bit (eq. miller-potential), with the derivative of that value as slope.
 
     Options: `start` and `epsilon` as for `"original"`; `derivative`, how the slope is had: `"tangent"` carries it through the recurrence in
     the memory of a few copies of x, `"autograd"` lets torch differentiate the recorded recurrence of value, difference and slope, in the memory

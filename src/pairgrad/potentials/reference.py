@@ -21,7 +21,7 @@ _QUANTITIES = ("value", "slope", "curvature", "complement", "deficit", "differen
 
 @dataclass(frozen=True)
 class Balls:
-    """Enclosures of Phi, R, R', 1 - R and their differences: `digits` correct digits, at whatever precision that takes."""
+    """Enclosures of Phi, R (eq. main-vmf-pair), R', 1 - R and their differences: `digits` correct digits, at whatever precision that takes."""
 
     nu: Fraction
     digits: int
@@ -69,6 +69,7 @@ class Balls:
         return -ball if x < 0 else ball
 
     def curvature_ball(self, x: Any) -> Any:
+        """R', by its Riccati equation (eq. a2-riccati-app)."""
         return self._enclose(self._riccati, abs(x))
 
     def complement_ball(self, x: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Class state on the sphere: sums and counts per class, the directions and concentrations derived from them, and the score geometry."""
+"""Class state on the sphere: sums and counts per class, the directions and concentrations derived from them, and the score geometry.
+
+`bank` estimates by `statistics` (sums, counts) and `resultant` (concentrations); `state` is what scores read, `geometry` their radii; `area`, `inputs`.
+"""
 
 from pairgrad.sphere.bank import ClassBank
 from pairgrad.sphere.resultant import expected_squared_resultant

@@ -24,5 +24,5 @@ def squared_increment(features: torch.Tensor, classes: Classes, temperature: Tem
 
 
 def expanded_radius(features: torch.Tensor, classes: Classes, temperature: Temperature) -> torch.Tensor:
-    """r_j, (B, K), through the (B, K, p) tensor of resultant vectors."""
+    """r_j, (B, K), through the (B, K, p) tensor of resultant vectors (eq. realized-vmf-score)."""
     return torch.linalg.vector_norm(classes.rates[:, None] * classes.rows + (features / temperature)[:, None, :], dim=-1)

@@ -52,6 +52,8 @@ class ConcentrationRule:
 def expected_squared_resultant(count: int, mean_length: float, covariance_trace: float | None = None) -> float:
     r"""\(\mathbb E R_n^2 = \lVert m\rVert^2 + \operatorname{tr}\Sigma / n\) of n independent features (eq. resultant-expectation).
 
+    The mean of eq. resultant-second-order: each feature with itself gives the part that falls like 1 / n.
+
     Why small classes look concentrated: one unit feature has R = 1 whatever it was drawn from, which the closed form turns into an infinite
     concentration, and the bank into its cap. From the expected value to the concentration of the mean it takes about n = 1 / ||m||^2 samples.
 

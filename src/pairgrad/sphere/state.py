@@ -78,13 +78,16 @@ class ClassState:
 
     @property
     def num_classes(self) -> int:
+        """How many classes there are."""
         return self.mean_direction.shape[0]
 
     @property
     def dim(self) -> int:
+        """Of the features."""
         return self.mean_direction.shape[1]
 
     def classes(self) -> Classes:
+        """What the scores read of all classes."""
         return with_norms(self.mean_direction, self.concentration)
 
     def __repr__(self) -> str:

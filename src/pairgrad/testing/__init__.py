@@ -1,4 +1,7 @@
-"""For test files: an inheritable class of tests for a function with a backward of its own. The pytest plugin is the module `pytest_pairgrad`."""
+"""For test files: an inheritable class of tests for a function with a backward of its own. The pytest plugin is the module `pytest_pairgrad`.
+
+`suite` has the tests, on `calls` of the function, with the words of `failures`; `session` and `merge` are what the plugin keeps of a test session.
+"""
 
 from pairgrad.testing.failures import Case
 from pairgrad.testing.merge import merged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,7 @@ from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.path import random_cotangent
 from pairgrad.coherence.structure import norm
-from pairgrad.coherence.subject import FLOATING, Point, generators_restored, supplied
-from pairgrad.ground.checks import describe
+from pairgrad.coherence.subject import FLOATING, Point, arguments_of, generators_restored, supplied
 
 _SEED = 0  # of cotangents, and of what a function draws itself
 
@@ -44,7 +43,7 @@ class Call:
 
     def __init__(self, fn: Callable[..., Any], inputs: Any, dtype: torch.dtype) -> None:
         self.fn = copy.deepcopy(fn).to(dtype) if isinstance(fn, torch.nn.Module) else fn
-        args, kwargs = _arguments(inputs)
+        args, kwargs = arguments_of(inputs)
         paths, self._structure = pytree.tree_flatten_with_path((args, kwargs))
         flat = [leaf for _, leaf in paths]
         floating = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.dtype in FLOATING]
@@ -86,6 +85,7 @@ class Call:
 
 
 def cotangents(outputs: Sequence[torch.Tensor]) -> Point:
+    """Weights of the outputs, the same in every call."""
     return random_cotangent(outputs, torch.Generator().manual_seed(_SEED))
 
 
@@ -95,16 +95,6 @@ def seeded() -> Iterator[None]:
     with generators_restored():
         torch.manual_seed(_SEED)
         yield
-
-
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(inputs, torch.Tensor):
-        return (inputs,), {}
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    if isinstance(inputs, (tuple, list)):
-        return tuple(inputs), {}
-    raise TypeError(f"inputs must be a tensor, a tuple of positional arguments or a dict of keyword arguments, got {describe(inputs)}")
 
 
 def _copied(leaf: Any, dtype: torch.dtype) -> Any:

@@ -43,6 +43,7 @@ class explained:
 
 
 def compare(got: Result, expected: Result, case: Case, what: str, remedy: str) -> None:
+    """Fails if two results differ by more than rounding explains."""
     __tracebackhide__ = True
     found = difference(got, expected, SLACK[case.dtype])
     if found:
@@ -50,10 +51,12 @@ def compare(got: Result, expected: Result, case: Case, what: str, remedy: str) -
 
 
 def wrong(case: Case, what: str, found: str, remedy: str) -> NoReturn:
+    """Fails with the case, what was found, and what to do."""
     __tracebackhide__ = True
     raise AssertionError(f"{what} ({case}): {found}.\nWhat to do: {remedy}.")
 
 
 def fail(report: Report, text: str) -> NoReturn:
+    """Fails with the report of an audit and what to say of it."""
     __tracebackhide__ = True
     raise AssertionError(f"{report}\n\n{text}")

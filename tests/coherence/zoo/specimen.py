@@ -1,4 +1,4 @@
-"""What an entry of the zoo is: one kind of mistake, as a pair of functions, one right and one broken."""
+"""What an entry of the zoo is: one kind of mistake, as a pair of functions, one right and one broken. And how its inputs are drawn."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 Interval = tuple[float, float]
+DOUBLE, SINGLE = (torch.float64,), (torch.float32,)
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,14 @@ class Specimen:
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
     domain: tuple[Interval | None, ...] | None = None
     note: str = ""
+
+
+def uniform(seed, dtype, shape, low, high, grad=True):
+    """A tensor drawn uniformly from (low, high), the same for all dtypes up to rounding."""
+    draw = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (low + (high - low) * draw).to(dtype).requires_grad_(grad)
+
+
+def save_inputs(ctx, inputs, output):
+    """The setup_context of custom ops whose backward starts from the inputs alone."""
+    ctx.save_for_backward(*inputs)

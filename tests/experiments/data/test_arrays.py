@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import pickle
 import zipfile
 
@@ -13,18 +12,11 @@ import torch
 from pairgrad.experiments.data import DataError, arrays
 from pairgrad.experiments.data.arrays import TINY_IMAGES, read_npy, read_npz
 from pairgrad.experiments.data.files import DataRoot
+from tests.experiments.data.malicious import Malicious
 
 
 def some(*shape, dtype=np.uint8):
     return np.random.default_rng(3).integers(0, 256, size=shape).astype(dtype)
-
-
-class Malicious:
-    def __init__(self, place):
-        self.place = place
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.place),)
 
 
 def test_npy_is_mapped_with_the_channels_first(tmp_path):

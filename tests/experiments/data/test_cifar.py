@@ -1,7 +1,6 @@
 """CIFAR's pickles: read as data, checked against the published md5, refused when anything is wrong."""
 
 import hashlib
-import os
 import pickle
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from pairgrad.experiments.data import DataError
 from pairgrad.experiments.data.cifar import CIFAR10, CIFAR100, departures, read_class_names, read_test, read_train
 from pairgrad.experiments.data.files import DataRoot
 from tests.experiments.data.cifar_files import pixels, write, write_cifar
+from tests.experiments.data.malicious import Malicious
 
 SITE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
@@ -103,14 +103,6 @@ def test_one_changed_byte(tmp_path):
     after = read_test(root, published, verify=False).images
     assert (before != after).sum() == 1
     assert len(departures(root, published)) == 1
-
-
-class Malicious:
-    def __init__(self, place):
-        self.place = place
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.place),)
 
 
 @pytest.mark.parametrize("where", ["data", "labels", "other", "whole"])

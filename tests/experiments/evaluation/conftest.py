@@ -1,3 +1,5 @@
+"""A finished run, and copies of it."""
+
 from __future__ import annotations
 
 import shutil

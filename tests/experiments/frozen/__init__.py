@@ -1,0 +1,1 @@
+"""Tests of pairgrad.experiments.frozen, on runs that take a second (`small`)."""

@@ -1,0 +1,1 @@
+"""Tests of pairgrad.experiments.report, with a catalogue of `fakes`."""

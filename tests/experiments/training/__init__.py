@@ -1,0 +1,1 @@
+"""Tests of pairgrad.experiments.training, on runs that take a second (`small`)."""

@@ -1,4 +1,7 @@
-"""Reports as pages: one HTML file that needs no network, with figures drawn as inline SVG."""
+"""Reports as pages: one HTML file that needs no network, with figures drawn as inline SVG.
+
+`content` chooses words, figures and tables, `figures` draws them, `svg` has the strokes; the files in `templates` are filled in here.
+"""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ def sentence(text: str) -> str:
 
 
 def listed(words: Sequence[str], most: int = 4) -> str:
+    """Words in a sentence: "a, b and c", with at most `most` of them named."""
     shown = list(words[:most]) + ([f"{len(words) - most} more"] if len(words) > most else [])
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
@@ -88,6 +89,7 @@ def looked(report: Report) -> tuple[str, str]:
 
 
 def curves(report: Report) -> list[Figure]:
+    """Work and energy, a figure for each curve that has more than a point."""
     return [
         curve_figure(curve, scanned, events(report, curve.argument) if scanned and curve.argument in report.regions else ())
         for curve, scanned in ((curve, " = " in curve.state) for curve in report.curves)
@@ -105,6 +107,7 @@ def events(report: Report, name: str) -> list[Place]:
 
 
 def picture(report: Report) -> Figure | None:
+    """The picture of the gradient field, if the report has one."""
     return None if report.picture is None else picture_figure(report.picture)
 
 
@@ -313,6 +316,7 @@ def worst(report: RunReport) -> tuple[str, str]:
 
 
 def loss(report: RunReport) -> tuple[str, str]:
+    """The verdict on the loss of a recorded run and how large its defect is; or why it was not replayed."""
     if report.loss is None:
         return "not replayed", report.loss_note
     told = size(report.loss)

@@ -265,6 +265,7 @@ Vectors = Sequence[Sequence[tuple[float, float]]]
 
 
 def picture_figure(picture: FieldPicture) -> Figure:
+    """Slopes over one axis, or arrows over two."""
     if not finite(part for row in picture.supplied for pair in row for part in pair):
         return Figure(f"Against {clipped(picture.axes[0])}", "", "Not drawn: the gradient is nowhere finite here.")
     return _slopes(picture) if len(picture.y) == 1 else _field(picture)

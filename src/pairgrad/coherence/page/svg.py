@@ -32,6 +32,7 @@ def pretty(value: float, digits: int = 3) -> str:
 
 
 def power(exponent: int) -> str:
+    """A power of ten with a raised exponent."""
     return "10" + str(exponent).translate(_RAISED)
 
 
@@ -71,10 +72,12 @@ def clipped(name: str, most: int = 30) -> str:
 
 
 def text(words: str, x: float, y: float, anchor: str = "middle", kind: str = "") -> str:
+    """Words at a place, anchored at their middle, start or end."""
     return tag("text", kind, escape(words), x=x, y=y, text_anchor=anchor)
 
 
 def drawing(height: float, parts: Iterable[str], label: str) -> str:
+    """The parts of a figure as one image of full width, with a label for those who do not see it."""
     return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
 
 
@@ -140,6 +143,7 @@ class Axis:
 
 
 def linear(values: Iterable[float], start: float, end: float, pad: float = 0.06) -> Axis:
+    """An axis that holds all finite values, with some room at both ends."""
     finite = [value for value in values if abs(value) < LARGEST]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if high - low < 1 / LARGEST:

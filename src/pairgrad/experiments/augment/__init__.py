@@ -1,4 +1,8 @@
-"""Augmentation as a function of an image and a key: a sample has the same bits in every batch, and so do the branches of a fork."""
+"""Augmentation as a function of an image and a key: a sample has the same bits in every batch, and so do the branches of a fork.
+
+`step` says what a step is; `steps`, `sizing` and `policies` are made of `operations`, `colour`, `warp` and `resample`; `draws` gives their random numbers
+from keys; `pipeline` puts steps together, `catalogue` names those of the host systems, `host` says how these differ.
+"""
 
 from pairgrad.experiments.augment.catalogue import PIPELINES, pipeline
 from pairgrad.experiments.augment.draws import sample_keys

@@ -76,6 +76,7 @@ def hue(images: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
 
 
 def invert(images: torch.Tensor) -> torch.Tensor:
+    """Every level from the other end."""
     return 255 - images
 
 

@@ -1,4 +1,7 @@
-"""Tables of states that training visited, made from the records of `pairgrad fork`, `pairgrad frozen` and `pairgrad states`."""
+"""Tables of states that training visited, made from the records of `pairgrad fork`, `pairgrad frozen` and `pairgrad states`.
+
+`source` finds the record; `audit`, `backward`, `forks`, `replay` and `states` make a table or two each.
+"""
 
 from pairgrad.experiments.captured.audit import captured_audit
 from pairgrad.experiments.captured.backward import backward_counterfactual, precision_geometry

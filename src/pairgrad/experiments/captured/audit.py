@@ -19,7 +19,7 @@ _CASES: tuple[tuple[str, str, str, Printed | None], ...] = (
 
 
 def captured_audit(records: Records) -> Table:
-    """The largest discrepancies over all captured views."""
+    """The largest discrepancies over all captured views (tab:captured-audit)."""
     label = published.CAPTURED_DEFECT.label
     record = frozen(records, _TITLE, label)
     views, states = record.of("audit"), record.of("state")

@@ -12,7 +12,7 @@ _CROSSED = "The mismatch at a captured state, in both precisions and both geomet
 
 
 def backward_counterfactual(records: Records) -> Table:
-    """`"original"` against `"consistent"` on both contrastive views of every captured state."""
+    """`"original"` against `"consistent"` on both contrastive views of every captured state (tab:backward-counterfactual)."""
     label = published.COUNTERFACTUAL_RELATIVE.label
     record = frozen(records, _CHANGED, label)
     at = {(line["step"], line["view"]): line for line in record.of("state")}

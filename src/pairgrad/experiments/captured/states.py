@@ -88,6 +88,7 @@ def state_checks(record: Record) -> tuple[Check, ...]:
 
 
 def state_notes(record: Record) -> tuple[str, ...]:
+    """What to know of the record, and what of the figure is not run."""
     facts = record.facts
     classes = len(facts["data"]["class_counts"])
     return (

@@ -1,4 +1,9 @@
-"""The data of the experiments: loaders for the original distributions, and one data set that needs no download."""
+"""The data of the experiments: loaders for the original distributions, and one data set that needs no download.
+
+- `load` gives a `benchmark` by name; `sources` has the OOD sets, `long_tail` the imbalance.
+- `cifar`, `digits`, `listed` (images in folders, by `manifests`), `arrays` (saved by the user) and `pictures` read; `files` checks what is read against its
+  published hash; `images` is what all of them hand on.
+"""
 
 from pairgrad.experiments.data.benchmark import Benchmark, OODSource
 from pairgrad.experiments.data.files import DataError, FileFact

@@ -1,4 +1,7 @@
-"""Evaluating a trained network: accuracy by shot group, OOD detection by source, score and convention."""
+"""Evaluating a trained network: accuracy by shot group, OOD detection by source, score and convention.
+
+`run` opens a trained run, `predict` collects its outputs, `evaluate` makes the numbers; `calibrate` fits on `held_out` samples.
+"""
 
 from pairgrad.experiments.evaluation.evaluate import SCORES, ClassFacts, Evaluation, ScoreReport, accuracy_on_test, evaluate
 from pairgrad.experiments.evaluation.held_out import held_out

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from pairgrad.experiments.table import Table
-from pairgrad.experiments.writers import to_caption, to_csv
+from pairgrad.experiments.writers import to_caption, to_csv, write_page
 from pairgrad.ground.files import write_atomically
 
 WIDEST, SMALLEST = (
@@ -69,8 +69,7 @@ def save(figure: Any, table: Table, directory: Path) -> list[Path]:
     stem = directory / table.name
     paths = [write_atomically(stem.with_suffix(f".{kind}"), picture(figure, table, kind)) for kind in ("svg", "png", "pdf")]
     paths.append(write_atomically(stem.with_suffix(".csv"), to_csv(table)))
-    paths.append(write_atomically(stem.with_suffix(".md"), to_caption(table)))
-    return paths
+    return [*paths, *write_page(table.name, to_caption(table), directory)]
 
 
 def picture(figure: Any, table: Table, kind: str) -> bytes:

@@ -1,4 +1,7 @@
-"""Causal forks: one start, one branch per realization, the same augmented tensors at every update (app:intervention-protocol, fig:patt-trajectory)."""
+"""Causal forks: one start, one branch per realization, the same augmented tensors at every update (app:intervention-protocol, fig:patt-trajectory).
+
+`start` makes the common start, `fork` runs the branches, `probing` looks at them, `distance` compares, `record` writes down.
+"""
 
 from pairgrad.experiments.forks.fork import PROBES, Fork, ForkDirectory, Outcome, Plan
 from pairgrad.experiments.forks.probing import probe

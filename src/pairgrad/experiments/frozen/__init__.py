@@ -15,4 +15,6 @@ that each view is scored against; the two views of the vMF term are numbers 2 an
 
 `pairgrad states` writes a record `states`: the defects at the radii of the first batch and after every epoch that has a checkpoint, of queries and of the
 class bank (fig:proco-state-distribution), as quantiles (`capture`) and as distribution functions (`cumulative`).
+
+`source` opens the run, `capture` holds a batch still, `states` and `view` look at it, `audit`, `replay` and `plane` measure, `record` writes.
 """

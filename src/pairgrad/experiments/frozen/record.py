@@ -68,6 +68,7 @@ def states_record(source: Source, every: int = 1, name: str | None = None, say: 
 
 
 def default_states_name(source: Source) -> str:
+    """The name of a record of states that is given none."""
     return f"{source.recipe.loss.method}-{source.short_name}-states"
 
 

@@ -16,6 +16,8 @@ and every other line is something that was measured, with its own `kind`. Which 
 | `times` | `pairgrad times` | `pairgrad.experiments.complexity` |
 
 The records behind the documentation come with the package.
+
+`files` reads and writes one, `store` a directory of them, `origin` says where one comes from; `runs` and `costs` make two of the kinds.
 """
 
 from pairgrad.experiments.records.files import Line, Record, RecordError, read, write

@@ -1,4 +1,7 @@
-"""Directories of training runs that survive kill -9, power loss, full disks and two processes at once."""
+"""Directories of training runs that survive kill -9, power loss, full disks and two processes at once.
+
+`directory` is the whole of it; `record` (events), `checkpoint` (with `manifest`, `listing` and `tree`), `lock`, `facts`, `space` and `errors` are its parts.
+"""
 
 from pairgrad.experiments.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, save_checkpoint
 from pairgrad.experiments.runs.directory import RunDirectory

@@ -13,14 +13,17 @@ _LEFTOVER = re.compile(r"\.step-\d{8,}.*\.partial")
 
 
 def directory_name(step: int) -> str:
-    """
-    >>> directory_name(120)
-    'step-00000120'
+    """The name of the directory of a checkpoint.
+
+    Examples:
+        >>> directory_name(120)
+        'step-00000120'
     """
     return f"step-{step:08d}"
 
 
 def replaced_name(path: Path) -> Path:
+    """Where a checkpoint waits that is being replaced."""
     return path.with_name(path.name + _REPLACED)
 
 

@@ -92,6 +92,7 @@ def read_tensors(folder: Path, device: str | torch.device) -> dict[str, torch.Te
 
 
 def safetensors() -> Any:
+    """The package, or an error that says how to install it."""
     try:
         import safetensors
         import safetensors.torch  # pyright: ignore[reportUnusedImport]

@@ -1,4 +1,8 @@
-"""Training the systems of the paper: batches that are functions of their number, updates, and a loop that can be left alone."""
+"""Training the systems of the paper: batches that are functions of their number, updates, and a loop that can be left alone.
+
+- `launch` goes from a recipe to a `trainer`, `loop` runs it; `observer` is told, `signals` are heeded, `failure` keeps what went wrong.
+- `batches`, `objective`, `optimizer`, `seeds` and `chance` (generators) make an update; `process`, `meeting` and `wrapping` are for several processes.
+"""
 
 from pairgrad.experiments.training.batches import Batch, Batches
 from pairgrad.experiments.training.loop import Outcome, train

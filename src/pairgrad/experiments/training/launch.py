@@ -76,6 +76,7 @@ def load_data(recipe: Recipe, root: str | os.PathLike[str] | None, *, verify: bo
 def make_trainer(
     arm: Arm, benchmark: Benchmark, device: torch.device | str = "cpu", process: Process | None = None, workers: int = 0
 ) -> Trainer:
+    """A trainer for one arm: its recipe, realization and seed."""
     return Trainer(arm.recipe, benchmark, arm.realization, arm.seed, device, process, workers)
 
 

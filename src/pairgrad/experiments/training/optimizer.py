@@ -13,6 +13,7 @@ from pairgrad.ground.checks import one_of
 
 
 def make_optimizer(settings: Optimizer, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a recipe over the parameters."""
     one_of("optimizer.name", settings.name, OPTIMIZERS)
     if settings.name == "adam":
         return torch.optim.Adam(parameters, settings.lr, weight_decay=settings.weight_decay)

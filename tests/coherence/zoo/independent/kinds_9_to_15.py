@@ -1,4 +1,4 @@
-"""Pairs of right and broken functions, written from a list of kinds alone, without knowing how the auditor works (kinds 9 to 15)."""
+"""Kinds 9 to 15: from an ignored grad_output to what is wrong only in the second backward."""
 
 import math
 from functools import partial
@@ -10,16 +10,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.library import custom_op
 
-from tests.coherence.zoo.specimen import Specimen
-
-DOUBLE, SINGLE = (torch.float64,), (torch.float32,)
-
-
-def uniform(seed, dtype, shape, low, high, grad=True):
-    """A tensor drawn uniformly from (low, high), the same for all dtypes up to rounding."""
-    draw = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return (low + (high - low) * draw).to(dtype).requires_grad_(grad)
-
+from tests.coherence.zoo.specimen import DOUBLE, SINGLE, Specimen, uniform
 
 # 9. Ignored grad_output.
 

@@ -1,0 +1,9 @@
+"""Pairs of right and broken functions of kinds that the independent half has less of, written by those who know how the auditor works.
+
+Some of the right ones are declared with `intended`; the broken ones next to them make the same mistake undeclared, or declare something else than they do.
+"""
+
+from tests.coherence.zoo.ours import intents_operators_modules, numbers_and_layouts, places_and_state
+
+SPECIMENS = (*intents_operators_modules.SPECIMENS, *places_and_state.SPECIMENS, *numbers_and_layouts.SPECIMENS)
+HALF_SPECIMENS = numbers_and_layouts.HALF_SPECIMENS

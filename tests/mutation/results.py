@@ -1,0 +1,104 @@
+"""What became of each mutant, kept from run to run as long as it is still true."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.explained import Explanation
+from tests.mutation.mutants import Mutant, digest, text_of
+from tests.mutation.scope import GROUPS, ROOT, Group, group_of
+
+KILLED, TIMEOUT, SURVIVED = "killed", "timeout", "survived"
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def files_of(group: Group) -> list[Path]:
+    found: list[Path] = []
+    for name in group.tests:
+        path = ROOT / "tests" / name
+        found += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+    return [path for path in found if path.relative_to(ROOT / "tests").as_posix() not in group.leave_out]
+
+
+def tests_digest(group: Group) -> str:
+    return digest("".join(_text(path) for path in files_of(group)))
+
+
+class Results:
+    """An outcome is kept while its file is unchanged, and a kill only while the test file that killed is. A survivor of other tests is `stale`."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / "results.jsonl"
+        self.records: dict[str, dict[str, Any]] = {}
+        if self._file.exists():
+            for line in self._file.read_text(encoding="utf-8").splitlines():
+                record = json.loads(line)
+                if self._still_true(record):
+                    self.records[record["key"]] = record
+                else:
+                    self.records.pop(record["key"], None)
+
+    def _still_true(self, record: dict[str, Any]) -> bool:
+        module = record["module"]
+        if not any(module in group.modules for group in GROUPS) or record["source"] != digest(text_of(module)):
+            return False
+        if record["outcome"] == SURVIVED:
+            return True
+        by = record["by"].split("::")[0]
+        return not by.endswith(".py") or ((ROOT / by).exists() and record["tests"] == digest(_text(ROOT / by)))
+
+    def stale(self, record: dict[str, Any]) -> bool:
+        """Whether it survived other tests than there are now."""
+        return record["outcome"] == SURVIVED and record["tests"] != tests_digest(group_of(record["module"]))
+
+    def add(self, mutant: Mutant, outcome: str, by: str, how: str, seconds: float, tests: int) -> dict[str, Any]:
+        place = mutant.place
+        group = group_of(place.module)
+        by_file = ROOT / by.split("::")[0]
+        record = {
+            "key": place.key,
+            "module": place.module,
+            "function": mutant.function,
+            "line": place.line,
+            "operator": place.operator.removeprefix("core/"),
+            "before": mutant.before,
+            "after": mutant.after,
+            "outcome": outcome,
+            "by": by,
+            "how": how,
+            "seconds": round(seconds, 2),
+            "tried": tests,
+            "source": digest(text_of(place.module)),
+            "tests": digest(_text(by_file)) if outcome != SURVIVED and by_file.suffix == ".py" else tests_digest(group),
+        }
+        self.records[place.key] = record
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        return record
+
+
+def is_explained(record: dict[str, Any], known: dict[tuple[str, str, str, str], Explanation]) -> bool:
+    return (record["module"], record["function"], record["before"], record["after"]) in known
+
+
+def counts(records: list[dict[str, Any]], known: dict[tuple[str, str, str, str], Explanation]) -> dict[str, Counter[str]]:
+    """By module: mutants, killed, timeout, explained, unexplained."""
+    table: dict[str, Counter[str]] = {}
+    for record in records:
+        row = table.setdefault(record["module"], Counter())
+        row["mutants"] += 1
+        if record["outcome"] == SURVIVED:
+            row["explained" if is_explained(record, known) else "unexplained"] += 1
+        else:
+            row[record["outcome"]] += 1
+    order = [module for group in GROUPS for module in group.modules]
+    return {module: table[module] for module in order if module in table}

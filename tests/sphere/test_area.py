@@ -1,0 +1,24 @@
+"""The surface of the unit sphere, against fifty digits."""
+
+from __future__ import annotations
+
+import pytest
+
+from pairgrad.sphere.area import log_area
+
+U = 2.0**-53
+
+
+@pytest.mark.parametrize("dim", [2, 3, 4, 17, 18, 19, 128, 299, 300, 301, 1024, 100_001])
+def test_log_area_against_fifty_digits(dim: int) -> None:
+    """Up to dimension 300 pi^(p/2) carries the rounding of pi, p/2 times 0.36 u, the power and gamma a few more, and the logarithm one of itself.
+    Beyond, two logarithms of the size of the second one are subtracted, each right to a few roundings of itself.
+    """
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(50):
+        half = mpmath.mpf(dim) / 2
+        want = mpmath.log(2 * mpmath.pi**half / mpmath.gamma(half))
+        error = float(abs(log_area(dim) - want))
+        size = float(mpmath.loggamma(half) + half * mpmath.log(mpmath.pi))
+    bound = U * (0.18 * dim + 16 + abs(float(want))) if dim <= 300 else 4 * U * size
+    assert error <= bound, (dim, log_area(dim), error / U)
