@@ -8,11 +8,11 @@ from __future__ import annotations
 import html
 import re
 
-NARROW = 20  # letters of a formula that fit across a phone, whatever stands over them
+NARROW = {"block": 20, "inline": 26}  # letters of a formula that fit across a phone, whatever stands over them
 
 _TABLE = re.compile(r"<table>(.*?)</table>", re.DOTALL)
 _HEADING = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
-_FORMULA = re.compile(r'<math\b[^>]*\bdisplay="block"[^>]*>.*?</math>', re.DOTALL)
+_FORMULA = re.compile(r'<math\b[^>]*\bdisplay="(block|inline)"[^>]*>.*?</math>', re.DOTALL)
 _PICTURE = re.compile(r'(<a\b[^>]*>\s*)?(<img\b[^>]*?\bsrc="([^"]+)"[^>]*>)')
 _TAG = re.compile(r"<[^>]*>")
 _BOXES = (("drawer", "Show the pages"), ("search", "Search"))
@@ -20,9 +20,7 @@ _BOXES = (("drawer", "Show the pages"), ("search", "Search"))
 
 def on_page_content(content: str, **_: object) -> str:
     content = _TABLE.sub(_table, content)
-    content = _FORMULA.sub(
-        lambda m: f'<div class="wide formula"{_frame("Formula") if len(_words(m[0])) > NARROW else ""}>{m[0]}</div>', content
-    )
+    content = _FORMULA.sub(_formula, content)
     return _PICTURE.sub(lambda m: m[0] if m[1] else f'<a class="picture" href="{m[3]}">{m[2]}</a>', content)
 
 
@@ -41,6 +39,14 @@ def _table(found: re.Match[str]) -> str:
     rows = re.sub(r"<th\b[^>]*>\s*</th>", "<td></td>", found[1])
     heads = [words for head in _HEADING.findall(rows) if (words := _words(head))]
     return f'<div class="wide table"{_frame("Table: " + ", ".join(heads))}><table>{rows}</table></div>'
+
+
+def _formula(found: re.Match[str]) -> str:
+    """In a frame that scrolls, if it may be too long: one that stands alone, or one in a sentence."""
+    if len(_words(found[0])) <= NARROW[found[1]]:
+        return found[0]
+    tag, kind = ("div", "formula") if found[1] == "block" else ("span", "phrase")
+    return f'<{tag} class="wide {kind}"{_frame("Formula")}>{found[0]}</{tag}>'
 
 
 def _frame(name: str) -> str:

@@ -13,6 +13,7 @@ from pairgrad.experiments.figures.style import SMALLEST
 POINT = 1 / 72  # of an inch
 INCH = 96  # pixels of a page, as CSS counts them
 LARGER = {"hyperspherical-vae-elbo.png": 10.0}  # points of words, where a figure has larger ones than it must
+SHARP = {"audit-example.png": 1.5}  # pixels of a picture of a page for one of the page
 SCREENSHOT = 12.0  # pixels of the smallest words of a page, and of a picture of one
 
 
@@ -28,7 +29,7 @@ def smallest_words(picture: bytes, name: str = "") -> float:
     """Height of the smallest words, without indices and exponents, in pixels of the picture at its natural size."""
     if picture.startswith(b"\x89PNG"):
         inch = resolution(picture)
-        return SCREENSHOT if inch is None else LARGER.get(name, SMALLEST) * POINT * inch
+        return SCREENSHOT * SHARP.get(name, 1.0) if inch is None else LARGER.get(name, SMALLEST) * POINT * inch
     return min(_sizes(picture.decode()), default=SCREENSHOT)
 
 

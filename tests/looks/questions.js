@@ -130,7 +130,8 @@
     // Of a group of radio buttons the keyboard reaches the one that is chosen, or else the first.
     const group = (e, chosen) => document.querySelector(`input[type=radio][name="${CSS.escape(e.name)}"]${chosen}`);
     const other = (e) => e.type === "radio" && !e.checked && (group(e, ":checked") || group(e, "") !== e);
-    const wanted = all(FOCUSABLE).filter((e) => focusable(e) && !other(e) && e.checkVisibility({ visibilityProperty: true }) && (drawn(e) || faces(e).some(drawn)));
+    const passing = (e) => e.matches(".md-top"); // the theme shows it only while somebody scrolls up
+    const wanted = all(FOCUSABLE).filter((e) => focusable(e) && !other(e) && !passing(e) && e.checkVisibility({ visibilityProperty: true }) && (drawn(e) || faces(e).some(drawn)));
     for (const e of wanted) before.set(e, looks(e));
     document.addEventListener("focusin", (event) => {
       if (reached.has(event.target)) return;

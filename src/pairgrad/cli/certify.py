@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable
 from typing import Any
@@ -112,27 +113,24 @@ def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: s
     console.print(Text(label, style="bold"))
     certificate = pot.ratio_certificate(dtype)
     if certificate.bound is None or certificate.bound == float("inf"):
-        console.print(Text(f"  no bound: {certificate.reason}\n"), soft_wrap=True)
+        _line(console, "", f"no bound: {certificate.reason}\n")
         return True
     proof = _proven(console, lambda: ratio.prove_potential(pot, dtype))
     _explain(console, proof)
-    console.print(Text(f"  relative    |slope - R| <= {rounded_up(certificate.relative_bound or 0.0)} R"))
+    _line(console, "relative", f"|slope - R| <= {rounded_up(certificate.relative_bound or 0.0)} R")
     if pot.nu <= _MEASURABLE:
         with console.status("measuring"):
             attained = ratio.measured_ratio_error(pot, dtype).bound or 0.0
         factor = f"; the bound is {certificate.bound / attained:.3g} times that" if attained else ""
-        console.print(Text(f"  attained    {attained:.4g}, measured in balls on 121 concentrations{factor}"), soft_wrap=True)
+        _line(console, "attained", f"{attained:.4g}, measured in balls on 121 concentrations{factor}")
     else:
-        console.print(Text(f"  attained    not measured: exact Bessel functions of order {float(pot.nu):.3g} take too long"))
+        _line(console, "attained", f"not measured: exact Bessel functions of order {float(pot.nu):.3g} take too long")
     with console.status("bounding the rounding"):
         rounding = slope_rounding_bound(pot, dtype)
         seen = measured_slope_rounding(pot, dtype)
-    console.print(
-        Text(
-            f"  rounding    |computed - slope| <= {rounded_up(rounding.relative)} |slope| = {rounded_up(rounding.roundings, 3)} u |slope|, proven"
-        )
-    )
-    console.print(Text(f"  seen        {seen:.1f} u, the largest rounding error of 1000 random x\n"))
+    words = f"|computed - slope| <= {rounded_up(rounding.relative)} |slope| = {rounded_up(rounding.roundings, 3)} u |slope|, proven"
+    _line(console, "rounding", words)
+    _line(console, "seen", f"{seen:.1f} u, the largest rounding error of 1000 random x\n")
     return proof.holds
 
 
@@ -143,12 +141,12 @@ def _proven(console: Console, prove: Callable[[], Proof]) -> Proof:
 
 def _explain(console: Console, proof: Proof) -> None:
     verdict = f"proven in {proof.seconds:.2f} s" if proof.holds else "NOT PROVEN"
-    console.print(Text(f"  {proof.statement}", style="" if proof.holds else "red"), soft_wrap=True)
-    console.print(Text(f"  hypothesis  {proof.hypothesis}"))
-    console.print(Text("  constants   " + ", ".join(f"{name} = {float(value):.4g}" for name, value in proof.constants.items())))
+    _line(console, "", proof.statement, style="" if proof.holds else "red")
+    _line(console, "hypothesis", proof.hypothesis)
+    _line(console, "constants", ", ".join(f"{name} = {float(value):.4g}" for name, value in proof.constants.items()))
     for name in dict.fromkeys(step.name for step in proof.steps):
         steps = [step for step in proof.steps if step.name == name]
-        console.print(Text(f"  checked     {name}: {sum(step.holds for step in steps)} of {len(steps)} hold"))
+        _line(console, "checked", f"{name}: {sum(step.holds for step in steps)} of {len(steps)} hold")
     _failures(console, [proof])
     console.print(Text(f"  {verdict}; margin of the barrier {proof.margin:.1e}"))
 
@@ -156,4 +154,11 @@ def _explain(console: Console, proof: Proof) -> None:
 def _failures(console: Console, proofs: list[Proof]) -> None:
     for proof in proofs:
         for step in proof.failures():
-            console.print(Text(f"  failed      {step.name}: {step.statement} {step.detail}", style="red"))
+            _line(console, "failed", f"{step.name}: {step.statement} {step.detail}", style="red")
+
+
+def _line(console: Console, name: str, words: str, style: str = "") -> None:
+    """What a proof says of itself: a name, and words that are folded beside it."""
+    named = f"  {name:<12}" if name else "  "
+    folded = textwrap.fill(words, console.width, initial_indent=named, subsequent_indent=" " * max(len(named), 4), break_long_words=False)
+    console.print(Text(folded + "\n" * words.count("\n"), style=style), soft_wrap=True)

@@ -1,0 +1,105 @@
+"""What commands print can be read without colour in 80 columns, on a terminal and in a file.
+
+The rule: no line is longer than 80 columns unless a word of it fills half of them (a path, an address), nothing is cut off with an ellipsis, and there are no
+escapes.
+Help pages are in `test_pages`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pairgrad.cli.app import app
+
+WIDTH = 80
+FILE = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+# A terminal for rich that can move no cursor and has no colours.
+TERMINAL = {**FILE, "TERM": "dumb", "TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "0"}
+LOSSES = """
+import torch
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return grad_output * 3 * x.clamp(max=2) ** 2
+
+def off(x):
+    return Cube.apply(x).sum()
+
+def right(x):
+    return (x**3).sum()
+"""
+CHEAP = {
+    "contents": (),
+    "realizations": ("realizations",),
+    "recipes": ("train",),
+    "plan": ("plan", "--classes", "1e7", "--dim", "512", "--ranks", "64", "--batch", "8192", "--memory", "40G"),
+    "plan that does not fit": ("plan", "--classes", "1e9", "--dim", "512", "--ranks", "8", "--batch", "8192", "--memory", "1G"),
+    "certify": ("certify", "--dim", "64"),
+    "table": ("tables", "--only", "parity", "--output", "."),
+    "tables from records": ("tables", "--only", "captured-audit", "--only", "fork-summary", "--only", "task-complete", "--output", "."),
+}
+
+
+def unreadable(text: str) -> list[str]:
+    """Lines that break the rule."""
+    return [
+        line for line in text.splitlines() if re.search("\x1b|…", line) or (len(line) > WIDTH and max(map(len, line.split())) < WIDTH // 2)
+    ]
+
+
+def printed(environment: dict[str, str], *arguments: str) -> Result:
+    return CliRunner(env=environment).invoke(app, arguments, catch_exceptions=False)
+
+
+def test_the_rule_has_teeth() -> None:
+    path = "/a/directory/that/has/a/very/long/name/indeed/and/then/some/more/of/it/report.html"
+    assert unreadable(f"Written to {path} and nowhere else\n{'a table of words ' * 4}\n") == []
+    assert len(unreadable(f"{'words ' * 20}\n\x1b[1mbold\x1b[0m\n--optio…  cut\n")) == 3
+
+
+@pytest.mark.parametrize("environment", [FILE, TERMINAL], ids=["file", "terminal"])
+@pytest.mark.parametrize("name", CHEAP)
+def test_cheap_commands(name: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "certify" and environment is FILE:
+        pytest.skip("proven once: it prints the same on a terminal")
+    monkeypatch.chdir(tmp_path)
+    done = printed(environment, *CHEAP[name])
+    assert len(done.stdout) > 200
+    assert unreadable(done.output) == []
+
+
+@pytest.mark.slow
+def test_a_dry_run() -> None:
+    done = printed(TERMINAL, "train", "digits-lt", "--dry-run")
+    assert done.exit_code == 0
+    assert unreadable(done.output) == []
+
+
+@pytest.mark.slow
+def test_audits(tmp_path: Path) -> None:
+    """Folded on a terminal. In a file a finding is one line, so that a search finds it whole."""
+    (tmp_path / "losses.py").write_text(LOSSES)
+    arguments = (
+        "audit",
+        f"{tmp_path}/losses.py:off",
+        f"{tmp_path}/losses.py:right",
+        "--inputs",
+        "uniform(1, 3, (4,))",
+        "--effort",
+        "quick",
+    )
+    shown, stored = (printed(environment, *arguments) for environment in (TERMINAL, FILE))
+    assert unreadable(shown.output) == []
+    assert all("[" in line or line.startswith("  ") for line in unreadable(stored.output))
+    assert len(re.findall(r"^  - \[alarm\] input 0: .* lines$", stored.output, re.MULTILINE)) == 1
