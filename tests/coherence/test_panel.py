@@ -84,3 +84,9 @@ def test_flat_panel_says_nothing_is_wrong():
     panel = measure(number_line(torch.round), 0.2, 0.1)
     assert panel.flat
     assert not panel.significant
+
+
+def test_values_next_to_overflow_make_a_panel_that_says_nothing():
+    panel = measure(number_line(lambda x: 1e200 * x.sin()), 0.75, 0.1)
+    assert panel.noise == math.inf
+    assert not panel.significant

@@ -120,6 +120,10 @@ def test_a_gradient_that_is_not_finite_is_outside_though_the_value_is_fine() -> 
     assert line.at(0.25) is not None
 
 
+def test_a_value_whose_square_overflows_is_a_value() -> None:
+    assert number_line(lambda x: 1e200 * x).value(0.5) == 0.5e200
+
+
 def test_unit_of_a_line_through_the_origin_is_its_place() -> None:
     line = number_line(torch.sin)
     assert (line.unit(-4.0), line.unit(0.0), line.unit(0.5)) == (4.0, 1.0, 0.5)

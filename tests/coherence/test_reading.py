@@ -13,6 +13,7 @@ from pairgrad.coherence.differences import Difference
 from pairgrad.coherence.limits import SMALLEST_EFFECT, TELLING
 from pairgrad.coherence.panel import Panel
 from pairgrad.coherence.state import Event, Reading, agree
+from tests.coherence.functions import sine_with
 from tests.coherence.lines import number_line
 
 # A gradient of size 1, a defect of 1/2, allowances that leave it significant by both methods.
@@ -159,3 +160,69 @@ def test_leaps_are_lost_below_eight_units_of_the_largest_value_within_twice_the_
     assert not state._is_lost(number_line(torch.square), 8.01 * eps * 144, 4.0)
     assert state._is_lost(number_line(lambda x: 0 * x), 8 * eps, 4.0)
     assert not state._is_lost(number_line(lambda x: 0 * x), 8.01 * eps, 4.0)
+
+
+SHORT = Reading(0.0, replace(PANEL, residual=-0.125, work=0.5), OTHER, SMALLEST, "incoherent")
+LONG = replace(PANEL, defect=0.0, noise=0.01)  # between 0.05 of the residual and 0.1 of the work
+LEAP = Event("jump", 0.0, 0.0, 0.05 * 0.125)
+
+
+@pytest.mark.parametrize(
+    ("long", "leap", "verdict"),
+    [
+        (LONG, LEAP, "stepwise"),
+        (replace(LONG, gradient_noise=0.05), LEAP, "stepwise"),
+        (replace(LONG, gradient_noise=0.051), LEAP, None),
+        (replace(LONG, defect=0.25), LEAP, "stepwise"),
+        (replace(LONG, defect=-0.251), LEAP, None),
+        (replace(LONG, noise=0.05 * 0.125), LEAP, None),
+        (replace(LONG, noise=0.1), LEAP, None),
+        (LONG, replace(LEAP, size=0.006), None),
+        (LONG, replace(LEAP, kind="kink"), None),
+        (LONG, None, None),
+        (LONG, replace(LEAP, size=2.0**-6), "stepwise"),
+        (LONG, replace(LEAP, size=2.0**-6 + 1e-9), None),
+        (None, LEAP, None),
+    ],
+)
+def test_a_longer_segment_is_taken_at_its_word(
+    long: Panel | None, leap: Event | None, verdict: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its gradient is smooth, the defect does not persist, its noise is that of the steps, and these are leaps that are not wide."""
+    monkeypatch.setattr(state, "_few_values", lambda line, panel: False)
+    monkeypatch.setattr(state, "measure", lambda line, middle, half: long)
+    monkeypatch.setattr(state, "locate", lambda line, middle, half, alone: leap)
+    monkeypatch.setattr(state, "read", lambda line, middle, halves: reading(*HARMLESS))
+    found = state.stepwise(number_line(torch.sin), SHORT, [1.0, 0.5])
+    assert (None if found is None else found.verdict) == verdict
+
+
+def test_longer_segments_that_tell_nothing_leave_the_place_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_few_values", lambda line, panel: False)
+    monkeypatch.setattr(state, "measure", lambda line, middle, half: LONG)
+    monkeypatch.setattr(state, "locate", lambda line, middle, half, alone: LEAP)
+    for blunt in (reading(HARMLESS[0], replace(HARMLESS[1], allowance=0.251)), reading(replace(PANEL, defect=0.251)), reading(None)):
+        monkeypatch.setattr(state, "read", lambda line, middle, halves, blunt=blunt: blunt)
+        assert state.stepwise(number_line(torch.sin), SHORT, [1.0]).verdict == "unresolved"
+
+
+def test_a_panel_is_confirmed_on_five_lengths_if_it_is_significant_and_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def record(line, middle, halves):
+        asked.append(halves)
+        return reading()
+
+    monkeypatch.setattr(state, "read", record)
+    assert state._confirmed(LINE, replace(PANEL, drift=(0.0, 0.0, 0.0)), []) is None
+    assert state._confirmed(LINE, replace(PANEL, defect=2.0**-41), []) is None
+    assert asked == []
+    assert state._confirmed(LINE, PANEL, []) is None
+    assert asked == [[0.5, 0.25, 0.125, 0.0625, 0.03125]]
+
+
+def test_two_lengths_are_enough_where_both_methods_see_enough() -> None:
+    for fn in (torch.sin, sine_with(lambda x: 1.01).apply):
+        line = number_line(fn)
+        state.read(line, 0.75, [2.0**-4, 2.0**-5, 2.0**-6, 2.0**-7])
+        assert line.panels == 2

@@ -131,6 +131,11 @@ def test_a_defect_beside_a_kink_is_found_on_either_side(side: int) -> None:
     assert scan._beside(number_line(torch.sin), [event(1.5, 1e-6)], TILES) == []
 
 
+def test_shorter_distances_are_tried_where_a_longer_one_would_leave_the_interval() -> None:
+    found = scan._beside(half_wrong(2.8), [event(2.8, 1e-6)], TILES)
+    assert [r.middle for r in found] == [2.8 + 2.0**-4]
+
+
 def test_nothing_is_read_beyond_the_ends_of_the_interval() -> None:
     line = half_wrong(3.0)
     assert scan._beside(line, [event(2.999, 1e-6)], TILES) == []
@@ -159,6 +164,9 @@ def test_changes_of_form_are_looked_for_in_tiles_much_rougher_than_a_neighbour()
     found = scan._changes_of_form(line, TILES, readings)
     assert [e.kind for e in found] == ["bend"]
     assert found[0].at == pytest.approx(1.45, abs=1e-3)
+    two = number_line(lambda x: x.sin() + 1e-5 * (x - 1.45).clamp_min(0) ** 2 + 0.1 * (x - 2.6).clamp_min(0) ** 2)
+    found = scan._changes_of_form(two, TILES, [read(two, mean(*tile), [0.5]) for tile in TILES])
+    assert sorted(e.at for e in found) == pytest.approx([1.45, 2.6], abs=1e-3)
     smooth = number_line(torch.sin)
     assert scan._changes_of_form(smooth, TILES, [read(smooth, mean(*tile), [0.5]) for tile in TILES]) == []
     alone = [(1.0, 2.0)]

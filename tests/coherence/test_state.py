@@ -105,6 +105,7 @@ def test_pursue_finds_a_narrow_region_inside_a_segment():
 def test_locate_tells_jumps_kinks_and_bends_apart_and_where_they_are(kind, fn):
     event = locate(number_line(fn), 0.75, 0.125)
     assert event.kind == kind
+    assert event.width < 1e-6
     assert event.at == pytest.approx(0.7, abs=1e-3)
     if kind == "jump":
         assert event.size == pytest.approx(1e-6, rel=1e-2)
@@ -113,3 +114,9 @@ def test_locate_tells_jumps_kinks_and_bends_apart_and_where_they_are(kind, fn):
 @pytest.mark.parametrize("fn", [torch.sin, lambda x: x.sin().float().double()])
 def test_nothing_to_locate_on_smooth_and_on_noisy_curves(fn):
     assert locate(number_line(fn), 0.75, 0.125) is None
+
+
+def test_a_smooth_curve_is_not_searched():
+    line = number_line(torch.sin)
+    assert locate(line, 0.75, 0.125) is None
+    assert line.panels == 3

@@ -6,7 +6,7 @@ import torch
 from pairgrad.coherence.explore import line_through
 from pairgrad.coherence.path import Line, Path, Straight, random_cotangent
 from pairgrad.coherence.state import Event
-from pairgrad.coherence.straight import StraightThrough, straight_through
+from pairgrad.coherence.straight import StraightThrough, _moves_in_steps, straight_through
 from pairgrad.coherence.subject import Subject
 from tests.coherence.functions import Round, Window, sine_with
 
@@ -60,3 +60,23 @@ def test_residual_over_the_work_falls_with_the_length():
     place = 0.25 + speed * found.jump.at
     assert place - 0.5 == pytest.approx(round(place - 0.5), abs=1e-5)
     assert found.jump.size == pytest.approx(1, rel=1e-3)
+
+
+def test_a_value_moves_in_steps_if_it_stands_still_or_leaps():
+    assert _moves_in_steps(number_line_from(Round.apply, 0.2))
+    assert not _moves_in_steps(number_line_from(sine_with(lambda x: 1.1).apply, 0.2))
+    assert _moves_in_steps(number_line_from(sine_with(lambda x: 30.0).apply, 0.2))
+
+    def nearby(x):
+        if (x - 0.2).abs() > 0.1:
+            raise ValueError("too far")
+        return Round.apply(x)
+
+    assert _moves_in_steps(number_line_from(nearby, 0.2))
+
+
+def number_line_from(fn, start):
+    """The number line with its origin at `start`."""
+    base = torch.tensor(start, dtype=torch.float64)
+    path = Path((Straight(base, torch.ones((), dtype=torch.float64)),))
+    return Line(Subject(fn, base), path, (torch.ones((), dtype=torch.float64),))

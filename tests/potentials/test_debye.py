@@ -49,8 +49,51 @@ def test_g_is_a_polynomial_from_order_two_on() -> None:
         n, g = debye.numerator(0, k), debye.polynomial(0, k)
         t = Fraction(2, 5)
         assert evaluate(n, t) == (1 + t) * evaluate(g, t)
-    with pytest.raises(ValueError, match="g_1 at beta = 0 is not a polynomial"):
+    with pytest.raises(ValueError, match=r"g_1 at beta = 0 is not a polynomial: \(1 \+ t\) leaves the remainder 1/2$"):
         debye.polynomial(0, 1)
+
+
+def test_numerators_obey_the_recursion() -> None:
+    """The recursion of the module's docstring, written out at rational points; the last coefficient is never zero."""
+    for beta in (0, 1):
+        assert debye.numerator(beta, 0) == (0, 1)
+        for k in range(1, 7):
+            got = debye.numerator(beta, k)
+            assert got[-1] != 0
+            for t in (Fraction(1, 3), Fraction(-2, 7), Fraction(5, 4)):
+                g = [evaluate(debye.numerator(beta, i), t) / (1 + t) for i in range(k)]
+                n = debye.numerator(beta, k - 1)
+                slope = evaluate(debye.derivative(n), t) / (1 + t) - evaluate(n, t) / (1 + t) ** 2
+                products = sum((g[i] * g[k - i] for i in range(1, k)), Fraction(0))
+                want = t / 2 * (-(1 + beta) * g[k - 1] + t * (1 - t * t) * slope - (1 - t * t) / (t * t) * products)
+                assert evaluate(got, t) == (1 + t) * want, (beta, k, t)
+
+
+def test_arithmetic_of_polynomials() -> None:
+    a, b = (Fraction(1), Fraction(2), Fraction(3)), (Fraction(5), Fraction(-7))
+    assert debye.product(a, b) == (5, 3, 1, -21)
+    assert debye.product(b, a) == (5, 3, 1, -21)
+    assert debye.plus(a, b) == debye.plus(b, a) == (6, -5, 3)
+    assert debye.plus(a, b, -1) == (-4, 9, 3)
+    assert debye.combine({}, Fraction(3)) == (0,)
+    assert debye.combine({1: a, 2: b}, Fraction(2)) == (Fraction(7, 4), Fraction(-3, 4), Fraction(3, 2))
+    assert debye.derivative(a) == (2, 6)
+    assert debye.derivative(b[:1]) == (0,)
+    assert debye.antiderivative(a) == (0, 1, 1, 1)
+    assert debye.quotient_at_one(a) == (5, 3)
+    assert debye.quotient_at_one(a[:1]) == (0,)
+    assert debye.around_half(a) == (Fraction(11, 4), Fraction(5, 2), Fraction(3, 4))
+
+
+def test_chebyshev_coefficients_and_what_is_dropped() -> None:
+    """t^2 = (3 + 4 T_1 + T_2) / 8 in w = 2 t - 1, and t = (1 + T_1) / 2."""
+    assert debye.chebyshev_coefficients((Fraction(0), Fraction(0), Fraction(8))) == [3, 4, 1]
+    assert debye.chebyshev_coefficients((Fraction(1), Fraction(2))) == [2, 1]
+    square = (Fraction(0), Fraction(0), Fraction(8))
+    assert debye.economise(square, Fraction(99, 100)) == debye.Economised(square, Fraction(0), Fraction(0))
+    assert debye.economise(square, Fraction(1)) == debye.Economised((Fraction(-1), Fraction(8)), Fraction(1), Fraction(2))
+    assert debye.economise(square, Fraction(5)) == debye.Economised((Fraction(3),), Fraction(5), Fraction(6))
+    assert debye.economise(square, Fraction(8)) == debye.Economised((Fraction(0),), Fraction(8), Fraction(6))
 
 
 def test_limit_at_zero_argument() -> None:

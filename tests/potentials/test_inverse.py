@@ -102,6 +102,12 @@ def test_closed_form(name: str) -> None:
     torch.testing.assert_close(got, 128 * length / (1 - length**2))
 
 
+def test_closed_form_at_its_ends() -> None:
+    length = torch.tensor([1.0, -1.0, 0.0, -0.25], dtype=torch.float64)
+    got = pg.potential(16).concentration(length, method="closed-form")
+    assert got.tolist() == [torch.inf, -torch.inf, 0.0, -16 * 0.25 / (1 - 0.0625)]
+
+
 @pytest.mark.parametrize("dim", [3, 64])
 def test_derivatives_by_the_implicit_function(dim: int) -> None:
     pot = pg.potential(dim)
