@@ -21,7 +21,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
+.PHONY: help setup demo test test-all lint format coverage package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,13 @@ lint: $(SETUP_STAMP)  ## check format, lint, docstrings, types, the tree, public
 format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+coverage: $(SETUP_STAMP)  ## run the tests with coverage by lines, subprocesses included, and write docs/coverage.md
+	rm -rf build/coverage && mkdir -p build/coverage
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o build/coverage/report.json
+	$(BIN)/python -m benchmarks.coverage build/coverage/report.json
 
 package: $(SETUP_STAMP)  ## build the wheel and the source archive into dist/, and try them in a clean environment
 	$(BIN)/python -m hatchling build
