@@ -68,15 +68,19 @@ def page(report: Mapping[str, Any], how: str) -> str:
     left = sorted((path, found["missing_lines"]) for path, found in files.items() if len(found["missing_lines"]) >= SHOWN)
     few = sum(0 < len(found["missing_lines"]) < SHOWN for found in files.values())
     reached = "reached" if 100 * whole[1] >= GOAL * whole[0] else "not reached"
+    goal = f"The goal of {GOAL:g} % is {reached}: {share(whole[1], whole[0])} %."
+    if how != ALL_TESTS:
+        goal = "This is a part of the library and of its tests, and says nothing of the whole: `make coverage` measures that, and writes this page anew."
     return "\n".join(
         [
             "# Coverage",
             "",
-            f"Lines of `pairgrad` and of its pytest plugin that run {how}, in whichever process: workers, spawned and forked ranks, the command line.",
-            f"The goal of {GOAL:g} % is {reached}: {share(whole[1], whole[0])} %.",
+            f"Lines of `pairgrad` and of its pytest plugin that run {how},",
+            "in whichever process: workers, spawned and forked ranks, the command line.",
+            goal,
             "A line that runs need not be tested; a line that never runs is not.",
             "",
-            f"Measured with coverage.py {report['meta']['version']} by `make coverage`. {totals['excluded_lines']} lines do not count: imports for the type",
+            f"Measured with coverage.py {report['meta']['version']}. {totals['excluded_lines']} lines do not count: imports for the type",
             "checker, bodies of protocols, and the fallback for two private names of torch.",
             "",
             table(("package", "lines", "not run", "% run"), rows, right=1),
