@@ -29,6 +29,7 @@ OF_THEME = {
     "empty-table-header": "a head that is a formula counts as empty: axe does not read MathML",
 }
 PAPER = 718  # pixels between the margins of a sheet of A4: 190 mm
+THUMBNAIL = 420  # pixels across, at most, of a picture that leads to the whole one
 TALLEST = 8000  # pixels of a page that are pictured
 PATIENCE = 120_000  # milliseconds for one answer, on a machine that has other things to do
 STEPS = 3000  # presses of Tab after which a page is said to have no end
@@ -149,7 +150,8 @@ def _of_picture(picture: dict[str, Any], view: View) -> Iterator[str]:
         yield f"{name} has no words that stand for it"
     size = smallest_words(content(picture["source"]), picture["source"].rpartition("/")[2][:100]) * picture["width"] / picture["natural"]
     closer = picture["linked"] or picture["scrolls"]
-    if size < SMALL and not (view.phone and closer):
+    thumbnail = picture["linked"] and picture["width"] <= THUMBNAIL
+    if size < SMALL and not thumbnail and not (view.phone and closer):
         yield f"{name}: its smallest words are {size:.1f} px high{'' if closer else ', and it can be neither opened nor scrolled'}"
 
 
