@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections import Counter
 from functools import cache
@@ -32,8 +33,31 @@ def tests_digest(group: Group) -> str:
     return digest("".join(_text(path) for path in files_of(group)))
 
 
+@cache
+def _functions(path: Path) -> dict[str, str]:
+    """The text of each function of a file, by its name; of all of that name, if there are several."""
+    text = _text(path)
+    lines = text.splitlines()
+    found: dict[str, str] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            found[node.name] = found.get(node.name, "") + "\n".join(lines[first - 1 : node.end_lineno])
+    return found
+
+
+def digest_of_test(name: str) -> str:
+    """Of the text of a test, given by its node id; empty for what is not a test, or no longer one."""
+    file, _, rest = name.partition("::")
+    path = ROOT / file
+    if path.suffix != ".py" or not path.exists():
+        return ""
+    function = rest.split("[")[0].split("::")[-1]
+    return digest(_functions(path).get(function, _text(path)))
+
+
 class Results:
-    """An outcome is kept while its file is unchanged, and a kill only while the test file that killed is. A survivor of other tests is `stale`."""
+    """An outcome is kept while its file is unchanged, and a kill only while the test that killed is. A survivor of other tests is `stale`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,8 +77,7 @@ class Results:
             return False
         if record["outcome"] == SURVIVED:
             return True
-        by = record["by"].split("::")[0]
-        return not by.endswith(".py") or ((ROOT / by).exists() and record["tests"] == digest(_text(ROOT / by)))
+        return record["tests"] == digest_of_test(record["by"])
 
     def stale(self, record: dict[str, Any]) -> bool:
         """Whether it survived other tests than there are now."""
@@ -63,7 +86,6 @@ class Results:
     def add(self, mutant: Mutant, outcome: str, by: str, how: str, seconds: float, tests: int) -> dict[str, Any]:
         place = mutant.place
         group = group_of(place.module)
-        by_file = ROOT / by.split("::")[0]
         record = {
             "key": place.key,
             "module": place.module,
@@ -78,7 +100,7 @@ class Results:
             "seconds": round(seconds, 2),
             "tried": tests,
             "source": digest(text_of(place.module)),
-            "tests": digest(_text(by_file)) if outcome != SURVIVED and by_file.suffix == ".py" else tests_digest(group),
+            "tests": tests_digest(group) if outcome == SURVIVED else digest_of_test(by),
         }
         self.records[place.key] = record
         with self._file.open("a", encoding="utf-8") as file:

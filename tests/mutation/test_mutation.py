@@ -101,15 +101,15 @@ def test_a_change_of_an_annotation_is_no_mutant() -> None:
     assert [make(p) for p in unions] == [None] * len(unions)
 
 
-def test_outcomes_are_forgotten_when_the_file_or_its_killer_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_are_forgotten_when_the_file_or_the_test_that_killed_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cosmic_ray")
     mutant = make(places("sphere/area.py")[0])
     assert mutant is not None
     results = Results(tmp_path)
-    results.add(mutant, "killed", "tests/sphere/test_area.py::test", "live", 1.0, 3)
+    results.add(mutant, "killed", "tests/sphere/test_area.py::test_log_area_against_fifty_digits[2]", "live", 1.0, 3)
     assert Results(tmp_path).records[mutant.place.key]["outcome"] == "killed"
     monkeypatch.setattr("tests.mutation.results.text_of", lambda module: "changed")
     assert Results(tmp_path).records == {}
     monkeypatch.undo()
-    monkeypatch.setattr("tests.mutation.results._text", lambda path: "changed")
+    monkeypatch.setattr("tests.mutation.results.digest_of_test", lambda name: "changed")
     assert Results(tmp_path).records == {}
