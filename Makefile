@@ -16,12 +16,13 @@ INSTALL := $(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt
 # A stamp is written only after its installation succeeded, so an interrupted or failed one is tried again.
 SETUP_STAMP := $(VENV)/.setup-done
 INTEGRATIONS_STAMP := $(VENV)/.integrations-done
+LOOKS_STAMP := $(VENV)/.looks-done
 BENCH_STAMP := $(VENV)/.bench-done
 PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format coverage package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
+.PHONY: help setup demo test test-all lint format coverage looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,13 @@ package: $(SETUP_STAMP)  ## build the wheel and the source archive into dist/, a
 
 docs: $(SETUP_STAMP)  ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(LOOKS_STAMP): $(SETUP_STAMP)
+	@$(INSTALL) -e '.[dev,looks]'
+	@touch $@
+
+looks: $(LOOKS_STAMP)  ## look at every page in Chromium (on the PATH, or $$PAIRGRAD_CHROMIUM), wide and narrow, light and dark
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -m "" tests/looks $(ARGS)
 
 $(BENCH_STAMP): $(SETUP_STAMP)
 	@$(INSTALL) -e '.[dev,bench]'

@@ -205,4 +205,5 @@ def _words(measured: dict[str, Any]) -> str:
 
 
 def branches_of(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The branches asked for, or those of a plan."""
     return tuple(given) if given else Plan().branches

@@ -69,6 +69,7 @@ def reported(command: str) -> Iterator[None]:
 
 
 def known_realizations(given: list[str] | None, option: str = "--realization") -> None:
+    """Refuse a name that is no realization."""
     import pairgrad
 
     known = [r.name for r in pairgrad.realizations() if r.name != "reference"]

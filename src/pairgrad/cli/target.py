@@ -354,6 +354,7 @@ def short(file: str) -> str:
 
 
 def close(name: str, known: Iterable[str]) -> str:
+    """A known name that is nearly this one, as a question."""
     near = difflib.get_close_matches(name, [*known], 1, 0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

@@ -277,6 +277,7 @@ def _show_data(console: Console, benchmark: Benchmark, recipe: Recipe) -> None:
 
 
 def seeds_of(given: Sequence[int] | None) -> tuple[int, ...]:
+    """The seeds asked for, if all are in range."""
     for seed in given or ():
         if not 0 <= seed < 2**63:
             raise SettingError(f"--seed must be from 0 to 2**63 - 1, got {seed}")
