@@ -543,7 +543,7 @@ def test_elsewhere_the_device_refuses_longer_features(monkeypatch: pytest.Monkey
         ({"small_samples": "fix"}, ValueError, "small_samples must be one of 'plain', 'unbiased', got 'fix'"),
         ({"memory": "epoch"}, ValueError, "memory must be one of 'cumulative', 'two-epochs', got 'epoch'"),
         *(
-            ({"decay": d}, ValueError, f"decay must lie between 0 and 1, got {d}; None never forgets")
+            ({"decay": d}, ValueError, f"decay must be a number between 0 and 1, or None, got {d}")
             for d in (0.0, 1.0, 1.5, -0.1, math.nan)
         ),
         ({"dtype": torch.float16}, TypeError, "dtype must be torch.float32 or torch.float64, got torch.float16"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, readable
+from pairgrad.ground.checks import (
+    HALF_DTYPES,
+    LARGEST,
+    computing_dtype,
+    dense,
+    describe,
+    floating_tensor,
+    integer_at_least,
+    readable,
+    real_number,
+)
 from pairgrad.losses.reduction import check_reduction, reduce
 
 _HINT = "give the number of training samples of every class, in the order of the labels"
@@ -56,12 +65,10 @@ class _PriorAdjusted(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        self.temperature = _number("temperature", temperature, "a finite number > 0", lambda v: 0 < v < math.inf)
-        self.strength = _number("strength", strength, "a finite number >= 0", lambda v: 0 <= v < math.inf)
-        self.label_smoothing = _number("label_smoothing", label_smoothing, "a number in [0, 1]", lambda v: 0 <= v <= 1)
-        if isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral):
-            raise TypeError(f"ignore_index must be an integer, got {describe(ignore_index)}")
-        self.ignore_index = int(ignore_index)
+        self.temperature = real_number("temperature", temperature, "a finite number > 0", lambda v: 0 < v < math.inf)
+        self.strength = real_number("strength", strength, "a finite number >= 0", lambda v: 0 <= v < math.inf)
+        self.label_smoothing = real_number("label_smoothing", label_smoothing, "a number in [0, 1]", lambda v: 0 <= v <= 1)
+        self.ignore_index = integer_at_least("ignore_index", ignore_index, -LARGEST - 1)
         self.reduction = check_reduction(reduction)
         prior = log_prior(class_counts)
         prior = self.strength * prior if self.strength else torch.zeros_like(prior)  # 0 times -inf: no adjustment
@@ -113,6 +120,7 @@ class _PriorAdjusted(nn.Module):
         self._check_logits(logits)
         if not isinstance(target, torch.Tensor):
             raise TypeError(f"target must be a tensor of labels or of class probabilities, got {describe(target)}")
+        dense("target", target)
         if target.device != logits.device:
             raise ValueError(f"logits and target must be on one device, got {logits.device} and {target.device}: move one with .to(...)")
         if target.is_floating_point():
@@ -271,20 +279,16 @@ class TemperatureLogitAdjust(_PriorAdjusted):
 
 def _real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
     """`values` copied to a float64 CPU vector of at least one element; not every device has float64."""
+    if isinstance(values, torch.Tensor):
+        dense(name, values)
+        if values.is_quantized or values.device.type == "meta":
+            raise TypeError(f"{name} must hold numbers, got {describe(values)}: {hint}")
     try:
         given = torch.as_tensor(values, device="cpu")
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise TypeError(f"{name} must be a one-dimensional sequence or tensor of numbers, got {describe(values)}: {hint}") from None
     if given.dtype == torch.bool or given.is_complex():
         raise TypeError(f"{name} must hold real numbers, got {describe(given)}: {hint}")
     if given.dim() != 1 or given.numel() == 0:
         raise ValueError(f"{name} must have one dimension and at least one entry, got {describe(given)}: {hint}")
     return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach().clone()  # `given` has Python floats in float32
-
-
-def _number(name: str, value: Any, expected: str, good: Callable[[float], bool]) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be {expected}, got {describe(value)}")
-    if not good(float(value)):
-        raise ValueError(f"{name} must be {expected}, got {value!r}")
-    return float(value)
