@@ -38,6 +38,11 @@ class Hostile:
     refused: bool = False
     exact: bool = True  # equal bits, or to the rounding of the narrowest dtype
 
+    @property
+    def huge(self) -> bool:
+        """Of the size of the largest float: a result may be beyond it, and infinite."""
+        return "1e+308" in self.name
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -125,8 +130,9 @@ def _number(good: Callable[[float], bool], *, integer: bool = False, huge: bool 
             yield Hostile("a fraction", Fraction(valid), plain=float(valid))
             yield Hostile("a decimal", Decimal(valid), plain=float(valid))
             yield Hostile("an array of no dimensions", np.array(valid), plain=float(valid))
-            yield Hostile("a tensor", torch.tensor(float(valid), dtype=torch.float64), plain=float(valid))
-            yield Hostile("a tensor that requires a gradient", torch.tensor(float(valid), dtype=torch.float64, requires_grad=True), plain=float(valid))
+            tensor = torch.tensor(float(valid), dtype=torch.float64)
+            yield Hostile("a tensor", tensor, plain=float(valid), exact=False)
+            yield Hostile("a tensor that requires a gradient", tensor.clone().requires_grad_(), plain=float(valid), exact=False)
             yield Hostile("a tensor of NaN", torch.tensor(math.nan), refused=True)
 
     return values
@@ -311,7 +317,8 @@ def _reals(
                 yield Hostile(str(other), valid.to(other), plain=valid.to(other).to(valid.dtype), exact=False)
         for half in (torch.float16, torch.bfloat16):
             yield Hostile(str(half), valid.to(half), plain=valid.to(half).to(valid.dtype), exact=False)
-        yield Hostile("float8", valid.to(torch.float8_e4m3fn), refused=True)
+        if not lists:
+            yield Hostile("float8", valid.to(torch.float8_e4m3fn), refused=True)
         yield from odd_views(valid)
 
     return values

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,7 +27,7 @@ import torch
 from pairgrad.distributed.calls import Call, wire_bytes
 from pairgrad.distributed.collectives import EXCHANGES, INPUTS, call_seconds, expected_distinct, statistics_exchange, step_calls
 from pairgrad.distributed.footprint import PROCESS, Memory, apart_views, footprint
-from pairgrad.ground.checks import DTYPES, describe, integer_at_least, one_of
+from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, wide_dtype
 
 __all__ = ["SCHEMA", "Cluster", "Estimate", "Plan", "Workload", "estimate", "plan_layouts", "ranks_needed", "step_calls"]
 
@@ -74,8 +75,9 @@ class Workload:
         integer_at_least("dim", self.dim, 2, hint="a direction needs at least two coordinates")
         integer_at_least("batch", self.batch, 1, hint="the samples of one step, of all ranks together")
         integer_at_least("views", self.views, 1)
-        if self.dtype not in DTYPES:
-            raise TypeError(f"dtype must be torch.float32 or torch.float64, got {describe(self.dtype)}: a bank has one of these")
+        wide_dtype("dtype", self.dtype, hint="a bank has one of these")
+        for name in ("two_epochs", "prior", "bounded", "static"):
+            boolean(name, getattr(self, name))
         if not 0 < _number("sample", self.sample) <= 1:
             raise ValueError(f"sample must lie above 0 and be at most 1, got {self.sample!r}: it is the share of classes that is scored")
         one_of("exchange", self.exchange, EXCHANGES)
@@ -386,6 +388,6 @@ def _fewest_shards(workload: Workload, cluster: Cluster, data: int) -> Estimate 
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not -sys.float_info.max <= value <= sys.float_info.max:
         raise TypeError(f"{name} must be a finite number, got {describe(value)}")
     return float(value)

@@ -149,6 +149,18 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+def shape_of(name: str, value: Any) -> torch.Size:
+    """`value` as a torch.Size of sizes >= 0 that memory can hold."""
+    if torch.compiler.is_compiling():
+        return torch.Size(value)
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{name} must be a tuple of integers >= 0, got {describe(value)}: e.g. (3,)")
+    sizes = [size if isinstance(size, torch.SymInt) else integer_at_least(f"{name}[{i}]", size, 0) for i, size in enumerate(value)]
+    if math.prod(sizes) >= 2**60:
+        raise ValueError(f"{name} must have fewer than 2^60 elements, got {describe(tuple(value))}")
+    return torch.Size(sizes)
+
+
 def generator_or_none(name: str, value: Any) -> torch.Generator | None:
     """`value` if it is a torch.Generator or None, else a TypeError."""
     if value is not None and not isinstance(value, torch.Generator):

@@ -47,6 +47,13 @@ def log_prior(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
     return prior.to(class_counts.device) if isinstance(class_counts, torch.Tensor) and class_counts.device.type != "mps" else prior
 
 
+def check_strength(name: str, strength: float, prior: torch.Tensor, dtype: torch.dtype) -> None:
+    """A ValueError where the strongest log prior of a class that can occur is no number in `dtype`."""
+    finite = prior[prior > -torch.finfo(torch.float64).max]
+    if not bool(finite.to(dtype).isfinite().all()) or not finite.numel():
+        raise ValueError(f"{name} must keep {name} times the log prior a number in {dtype}, got {strength:g}: 1 is the prior itself")
+
+
 class _PriorAdjusted(nn.Module):
     """Cross-entropy of logits / temperature + strength * log prior; the two public classes choose which of the two factors can be set."""
 
@@ -78,6 +85,7 @@ class _PriorAdjusted(nn.Module):
                 "and a class of probability 0 then makes each loss infinite; leave those classes out, or give them a small count"
             )
         kept = computing_dtype("dtype", torch.get_default_dtype() if dtype is None else dtype)
+        check_strength("strength", self.strength, prior, kept)
         device = class_counts.device if isinstance(class_counts, torch.Tensor) else None
         self.register_buffer("log_prior", prior.to(dtype=kept, device=device))
         self.register_buffer("weight", None if weight is None else self._checked_weight(weight).to(dtype=kept, device=device))
@@ -113,7 +121,13 @@ class _PriorAdjusted(nn.Module):
         z = logits.to(computing_dtype("logits", logits.dtype))
         if self.temperature != 1:
             z = z / self.temperature
-        return z + self.log_prior.to(z.dtype)
+        z = z + self.log_prior.to(z.dtype)
+        if readable(z) and not bool(z.detach().amax(1).isfinite().all()):
+            raise ValueError(
+                f"logits must leave every row a class that can occur, with logits / temperature a number, got none or infinity in {describe(logits)} at "
+                f"temperature {self.temperature:g}: -inf, or a count of 0, leaves a class out"
+            )
+        return z
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The loss of logits of shape (B, K) against labels of shape (B,), or against class probabilities of shape (B, K)."""

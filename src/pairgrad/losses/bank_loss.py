@@ -15,6 +15,7 @@ from pairgrad.ground.checks import boolean, computing_dtype, describe, floating_
 from pairgrad.ground.compilation import checked_mode
 from pairgrad.ground.compilation import compile as compile_
 from pairgrad.losses import fused
+from pairgrad.losses.adjust import check_strength
 from pairgrad.losses.adjust import log_prior as log_prior_of
 from pairgrad.losses.cross_entropy import given, is_transformed, longest, vmf_cross_entropy
 from pairgrad.losses.reduction import check_reduction, reduce
@@ -138,6 +139,7 @@ class BankLoss(nn.Module):
         prior = self.prior_strength * prior if self.prior_strength else torch.zeros_like(prior)  # 0 times -inf: no prior
         if len(prior) != self.num_classes:
             raise ValueError(f"class_counts must have one number for each of the {self.num_classes} classes, got {len(prior)}")
+        check_strength("prior_strength", self.prior_strength, prior, self.bank.sums.dtype)
         self.class_counts = class_counts if self.bank.sums.device.type == "meta" else None
         finite = prior[torch.isfinite(prior)]
         self._spread = float(finite.max() - finite.min())

@@ -67,8 +67,10 @@ class VMFClassifier(nn.Module):
         if isinstance(temperature, torch.Tensor):
             raise TypeError(f"temperature must be a positive finite number, got {describe(temperature)}: learn_temperature=True makes it a parameter")
         temperature = float(check_temperature(temperature))
+        if not 1e-30 <= temperature <= 1e30:
+            raise ValueError(f"temperature must be a positive finite number from 1e-30 to 1e30, got {temperature!r}")
         initial = real_number(
-            "concentration", self.dim if concentration is None else concentration, "positive and finite, at most 1e18", lambda k: 0 < k <= 1e18
+            "concentration", self.dim if concentration is None else concentration, "positive and finite, from 1e-30 to 1e18", lambda k: 1e-30 <= k <= 1e18
         )
         if boolean("learn_temperature", learn_temperature) and score == "density":
             raise ValueError("learn_temperature needs score='marginal': the density score has no temperature")

@@ -495,5 +495,7 @@ def checked_targets(
             raise ValueError(f"labels as probabilities must be finite, got NaN or infinity in {describe(labels)}")
         if readable(labels) and bool((labels < 0).any()):
             raise ValueError(f"labels as probabilities must be >= 0, got {labels.min():g} in {describe(labels)}")
+        if readable(labels) and not bool(torch.isfinite(labels.sum(-1, dtype=torch.float32)).all()):
+            raise ValueError(f"labels as probabilities must have sums that are numbers in float32, got infinity in {describe(labels)}")
         return labels
     return checked_labels(labels, batch, num_classes, like, validate=validate, ignore_index=ignore_index)

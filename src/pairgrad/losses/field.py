@@ -219,6 +219,7 @@ class UpdateField:
         features = checked_features(features, self.consistent.shape[1], self.consistent)
         if features.shape != self.consistent.shape:
             raise ValueError(f"features must have shape {tuple(self.consistent.shape)}, one row per label, got {describe(features)}")
+        check_reach(features, self._place.classes, self._place.temperature, self.consistent.dtype, None)
         return self._place.field(features.to(self.consistent), self.strength)
 
     @property
@@ -376,4 +377,10 @@ def _across(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _checked_strength(strength: float) -> float:
-    return real_number("strength", strength, "a finite number (1: as supplied, 0: the derivative of the value)", kind=ValueError)
+    return real_number(
+        "strength",
+        strength,
+        "a finite number (1: as supplied, 0: the derivative of the value), at most 1e18",
+        lambda s: abs(s) <= 1e18,
+        kind=ValueError,
+    )
