@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch.nn.functional import normalize
 
 import pairgrad as pg
-from pairgrad.coherence import Box, LogRange
+from pairgrad.coherence import Box, CoherenceWarning, LogRange
 from pairgrad.compat import MetricLearningLoss, TimmLoss, proco, read_proco_checkpoint
 from pairgrad.distributed import plan as planning
 from pairgrad.distributed import shard
@@ -26,6 +26,7 @@ from tests.hostile.values import (
     FLAG,
     GENERATOR,
     NONNEGATIVE,
+    PATH,
     POSITIVE,
     SHAPE,
     SHARE,
@@ -140,7 +141,7 @@ for _method in ("ratio_bound", "formulas", "ratio_certificate", "compute_dtype")
     add(f"Potential.{_method}", getattr(POTENTIAL, _method), {"dtype": arg(torch.float64, DTYPE)}, nonfinite=True)
 add("potential", pg.potential, {"dim": arg(8, DIM, "nu"), "realization": arg("paired", CHOICE), "order": arg("auto", CHOICE)})
 # orders with a thousand digits behind the point are taken, and take their time
-add("potential(nu)", lambda nu: nu == 5e-324 or pg.potential(nu=nu).offset, {"nu": arg(2.5, number(lambda v: 0 <= v <= 1e9), "dim")})
+add("potential(nu)", lambda nu: (isinstance(nu, float) and nu == 5e-324) or pg.potential(nu=nu).offset, {"nu": arg(2.5, number(lambda v: 0 <= v <= 1e9), "dim")})
 add("potential(arfr)", lambda order: pg.potential(8, "arfr", order).offset, {"order": arg(2, integer(0, 64))})
 for _realization in ("original", "log-miller", "consistent"):
     _options = {"start": arg(6, integer(4, 10**6).or_none()), "clip": arg(0.5, NONNEGATIVE.or_none()), "epsilon": arg(1e-6, NONNEGATIVE)}
@@ -588,7 +589,7 @@ _MIXTURE = {
     "verbose": arg(0, integer(0)),
     "verbose_interval": arg(10, integer(1)),
 }
-add("VMFMixture", quiet(lambda **options: _of_mixture(mixture(**options).fit(ROWS))), _MIXTURE, elsewhere=("sklearn",), takes={"verbose": ("True", "False")})
+add("VMFMixture", quiet(lambda **options: _of_mixture(mixture(**options).fit(ROWS))), _MIXTURE, elsewhere=("sklearn",), takes={"verbose": ("True", "False")}, unasked=("an integer tensor",))
 _ROWS = reals(arrays=True, lists=True, ints=True, rows=False)
 _TAKES = ("sparse", "sparse by rows", "transposed", "one column less", "booleans")
 for _name in ("fit", "partial_fit", "fit_predict"):
@@ -704,7 +705,7 @@ add(
 add(
     "ood.FeatureCalibration.update(logits)",
     lambda state_, outlier_labels: [state_.update(FEATURES, LABELS, draw(2, P, seed=11), outlier_labels), state_.finish().scale],
-    {"outlier_labels": arg(draw(2, K, seed=12), reals().or_none())},
+    {"outlier_labels": arg(draw(2, K, seed=12), reals(inf=True, minus_inf=True).or_none())},
     state=calibration,
 )
 
@@ -740,10 +741,16 @@ _AUDIT = {
     "progress": arg(None, STRANGE.or_none()),
 }
 _CALLABLES = ("a class", "a lambda")
-add("audit", lambda **arguments: _audited(**arguments), _AUDIT, takes={"fn": (), "progress": ()})
+# what fn raises is raised, and a lambda without arguments does
+add(
+    "audit",
+    lambda **arguments: _audited(**arguments),
+    {**_AUDIT, "fn": arg(torch.square, STRANGE, "<lambda>()", "progress")},
+    takes={"inputs": ("a tensor of two",), "domain": ("a list of two",), "progress": ("a class", "a lambda")},
+)
 add("assert_coherent", lambda allow: pg.assert_coherent(torch.square, torch.tensor(1.5), effort="glance", allow=allow).verdict.value, {"allow": arg(("jump",), STRANGE)})
 add("intended", lambda kind: pg.intended(kind)(lambda x: x), {"kind": arg("straight-through", CHOICE)})
-add("Box", lambda low, high: (Box(low, high).low, Box(low, high).high), {"low": arg(-1.0, number(lambda v: -1e307 < v < 2), "Box"), "high": arg(2.0, number(lambda v: -1 < v < 1e307), "Box")})
+add("Box", lambda low, high: (Box(low, high).low, Box(low, high).high), {"low": arg(-1.0, number(lambda v: -1e307 < v < 2), "Box"), "high": arg(2.0, number(lambda v: -1 < v < math.inf), "Box")})
 add("LogRange", lambda low, high: (LogRange(low, high).low, LogRange(low, high).high), {"low": arg(1.0, number(lambda v: 0 < v < 2), "LogRange"), "high": arg(2.0, number(lambda v: 1 < v < math.inf), "LogRange")})
 _RECORD = {"states": arg(3, integer(1)), "memory": arg(1000, integer(0)), "seed": arg(0, integer(0, 2**63 - 1))}
 
@@ -757,7 +764,8 @@ add("record", _recorded, {**_RECORD, "loss": arg(True, FLAG)})
 
 
 def _monitored(**arguments: Any) -> None:
-    with pg.CoherenceMonitor(**{"csv": None, **arguments}) as monitor:
+    with warnings.catch_warnings(), pg.CoherenceMonitor(**{"csv": None, **arguments}) as monitor:
+        warnings.simplefilter("ignore", CoherenceWarning)  # a log that raises is told of, and the run goes on
         torch.ones(2, requires_grad=True).sum().backward()
         monitor.step()
 
@@ -769,20 +777,21 @@ add(
         **_RECORD,
         "every": arg(1000, integer(1)),
         "share": arg(0.02, number(lambda v: 0 < v <= 1)),
-        "csv": arg(None, STRANGE.or_none()),
+        "csv": arg(None, PATH.or_none()),
         "writer": arg(None, STRANGE.or_none()),
         "log": arg(None, STRANGE.or_none()),
         "reaction": arg("warn", CHOICE),
     },
+    takes={"log": ("a class", "a lambda")},
 )
-add("compile", lambda target, mode: bool(pg.compile(target, mode=mode)), {"target": arg(torch.square, STRANGE), "mode": arg(None, CHOICE.or_none())})
+add("compile", lambda target, mode: bool(pg.compile(target, mode=mode)), {"target": arg(torch.square, STRANGE), "mode": arg(None, CHOICE.or_none())}, takes={"target": ("a lambda",)})
 
 # Planning and other libraries' signatures -----------------------------------------------------------------------------------
 
 add("distributed.shard", shard, {"num_classes": arg(10, CLASSES), "ranks": arg(3, integer(1, 10)), "rank": arg(1, integer(0, 2))})
 add(
     "distributed.plan.Workload",
-    lambda **arguments: planning.estimate(planning.Workload(**arguments), planning.Cluster(4), 2, 2).seconds,
+    lambda **arguments: planning.estimate(planning.Workload(**arguments), planning.Cluster(4), data=2, classes=2).seconds,
     {
         "classes": arg(1000, integer(1)),
         "dim": arg(64, integer(2)),
@@ -814,7 +823,7 @@ add(
 add(
     "expected_squared_resultant",
     expected_squared_resultant,
-    {"count": arg(5, integer(1)), "mean_length": arg(0.2, SHARE), "covariance_trace": arg(0.5, NONNEGATIVE.or_none())},
+    {"count": arg(5, integer(1)), "mean_length": arg(0.2, number(lambda v: 0 <= v <= 1e150)), "covariance_trace": arg(0.5, NONNEGATIVE.or_none())},
 )
 
 
@@ -838,10 +847,10 @@ add("compat.proco.ProCoLoss.loss", lambda state_, **arguments: changed(state_, s
 add("compat.proco.ProCoLoss.cal_weight_for_classes", lambda state_, cls_num_list: [state_.cal_weight_for_classes(cls_num_list), state_.weight], {"cls_num_list": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True))}, state=compat)
 add("compat.proco.LogitAdjust", lambda **arguments: proco.LogitAdjust(**arguments)(LOGITS, LABELS), {"cls_num_list": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True, rows=False), "class_counts", "logits"), "tau": arg(1.0, NONNEGATIVE, "strength"), "weight": arg(None, reals(low=0, lists=True, arrays=True, ints=True).or_none())} | {"weight": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True).or_none())})
 add("compat.proco.LogitAdjust.forward", lambda x, target: proco.LogitAdjust(COUNTS)(x, target), {"x": arg(LOGITS, reals(minus_inf=True), "logits", "target"), "target": arg(LABELS, labels(), "logits")})
-add("compat.proco.load_checkpoint", lambda state_, path: proco.load_checkpoint(state_, path), {"path": arg("nosuch.pth", STRANGE)}, state=compat, errors=(FileNotFoundError, IsADirectoryError))
-add("compat.read_proco_checkpoint", lambda path: read_proco_checkpoint(path), {"path": arg("nosuch.pth", STRANGE)}, errors=(FileNotFoundError, IsADirectoryError))
+add("compat.proco.load_checkpoint", lambda state_, path: proco.load_checkpoint(state_, path), {"path": arg("nosuch.pth", PATH)}, state=compat, errors=(FileNotFoundError, IsADirectoryError))
+add("compat.read_proco_checkpoint", lambda path: read_proco_checkpoint(path), {"path": arg("nosuch.pth", PATH)}, errors=(FileNotFoundError, IsADirectoryError))
 add("compat.MetricLearningLoss", lambda loss, views: MetricLearningLoss(loss, views), {"loss": arg(proco_loss(), STRANGE), "views": arg(2, integer(1))})
 add("compat.MetricLearningLoss.forward", lambda state_, embeddings, labels: changed(state_, MetricLearningLoss(state_, 2), embeddings, labels), {"embeddings": arg(torch.cat([UNIT, UNIT]), reals(), "features", "labels"), "labels": arg(LABELS.repeat(2), labels(), "embeddings", "features")}, state=proco_loss)
 add("compat.MetricLearningLoss.forward(one view)", lambda state_, embeddings, labels: changed(state_, MetricLearningLoss(state_), embeddings, labels), {"embeddings": arg(UNIT, reals(), "features", "labels"), "labels": arg(LABELS, labels(), "embeddings", "features")}, state=proco_loss)
-add("compat.TimmLoss.forward", lambda state_, x, target: changed(state_, TimmLoss(state_), x, target), {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(LABELS, labels(), "labels", "features")}, state=proco_loss)
+add("compat.TimmLoss.forward", lambda state_, x, target: changed(state_, TimmLoss(state_), x, target), {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(LABELS, labels(), "labels", "features")}, state=proco_loss, takes={"x": ("one more dimension in front",)})
 add("compat.TimmLoss.forward(probabilities)", lambda state_, x, target: changed(state_, TimmLoss(state_), x, target), {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(SHARES, reals(low=0), "labels", "features")}, state=proco_loss, takes={"target": ()})

@@ -62,6 +62,7 @@ class Entry:
     errors: tuple[type[Exception], ...] = ()
     elsewhere: tuple[str, ...] = ()
     rounding: bool = False  # results of other strides and storage agree to rounding only
+    unasked: tuple[str, ...] = ()  # hostile values that are left out
     takes: Mapping[str, Collection[str]] = field(default_factory=dict)  # argument -> names of hostile values that are valid here
 
     def valid(self) -> dict[str, Any]:
@@ -169,7 +170,7 @@ def same(a: list[Any], b: list[Any], exact: bool = True) -> bool:
 def finite(result: list[Any], *, infinite: bool = False) -> bool:
     """Whether there are numbers only; `infinite` lets infinities pass."""
     for part in result:
-        values = part if isinstance(part, torch.Tensor) else torch.tensor(part if isinstance(part, float) else 0.0)
+        values = part if isinstance(part, torch.Tensor) else torch.tensor(part if isinstance(part, float) else 0.0, dtype=torch.float64)
         if values.device.type != "meta" and not bool((~values.isnan() if infinite else values.isfinite()).all()):
             return False
     return True
@@ -213,11 +214,11 @@ def _bad_error(entry: Entry, replaced: Mapping[str, Hostile], outcome: Outcome) 
         return f"the state has changed, though the call was refused: {text}"
     if "Inference tensors cannot be saved" in text:  # torch's own rule, in clear words
         return None
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, (*OURS, OverflowError)) and any(place in frame.filename for place in entry.elsewhere for frame in frames):
+        return None
     if type(error) not in (*OURS, *entry.errors):
         return f"not an error of ours: {text}"
-    frames = traceback.extract_tb(error.__traceback__)
-    if any(place in frame.filename for place in entry.elsewhere for frame in frames):
-        return None
     if SOURCE not in frames[-1].filename:
         return f"raised in {frames[-1].filename.split('site-packages/')[-1]}: {text}"
     if INTERNAL.search(str(error)):
@@ -231,7 +232,8 @@ def _bad_error(entry: Entry, replaced: Mapping[str, Hostile], outcome: Outcome) 
 def one_at_a_time(entry: Entry) -> Iterator[tuple[str, Hostile]]:
     for name, argument in entry.arguments.items():
         for hostile in argument.kind.hostile(argument.valid):
-            yield name, hostile
+            if hostile.name not in entry.unasked:
+                yield name, hostile
 
 
 def judged(entry: Entry, replaced: Mapping[str, Hostile]) -> str | None:

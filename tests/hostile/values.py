@@ -216,8 +216,8 @@ def odd_views(valid: torch.Tensor) -> Iterator[Hostile]:
 def _no_tensors(valid: torch.Tensor, *, arrays: bool, lists: bool, optional_scalar: bool = False) -> Iterator[Hostile]:
     for name, value in _STRANGE.items():
         yield Hostile(name, value, refused=True)
-    for value in (True, math.nan, HUGE, 10**400):
-        yield Hostile(repr(value)[:10], value, refused=True)
+    for name, value in {"True": True, "nan": math.nan, "10**30": HUGE, "10**400": 10**400}.items():
+        yield Hostile(name, value, refused=name != "10**30" or not optional_scalar)
     if not optional_scalar:
         yield Hostile("0", 0, refused=True)
         yield Hostile("1.5", 1.5, refused=True)
@@ -376,7 +376,13 @@ def shape(valid: Any) -> Iterator[Hostile]:
         yield Hostile(repr(value), value, refused=True)
 
 
-FLAG, CHOICE, DTYPE, DEVICE, GENERATOR, STRANGE, SHAPE = (
+def path(valid: Any) -> Iterator[Hostile]:
+    for hostile in strange(valid):
+        if hostile.name != "a word":
+            yield hostile
+
+
+FLAG, CHOICE, DTYPE, DEVICE, GENERATOR, STRANGE, SHAPE, PATH = (
     Kind(values, name=name)
     for values, name in (
         (flag, "flag"),
@@ -386,6 +392,7 @@ FLAG, CHOICE, DTYPE, DEVICE, GENERATOR, STRANGE, SHAPE = (
         (generator, "generator"),
         (strange, "strange"),
         (shape, "shape"),
+        (path, "path"),
     )
 )
 POSITIVE = number(lambda v: 0 < v < math.inf)

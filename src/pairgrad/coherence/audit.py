@@ -115,6 +115,8 @@ def audit(
         'coherent, to 9.09e-13 of the gradient'
     """
     one_of("effort", effort, tuple(EFFORTS))
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
     seed = integer_at_least("seed", seed, 0)
     if intent is not None:
         one_of("intent", intent, INTENTS)

@@ -53,7 +53,7 @@ def _shown(value: Any) -> str:
 
 def dense(name: str, value: torch.Tensor) -> torch.Tensor:
     """`value` if it has a number in every place of its memory, else a TypeError."""
-    if value.layout != torch.strided or value.is_nested:
+    if not torch.compiler.is_compiling() and (value.layout != torch.strided or value.is_nested):
         raise TypeError(f"{name} must be a dense tensor, got one of layout {value.layout}: use {name}.to_dense()")
     return value
 
@@ -88,14 +88,15 @@ def wide_dtype(name: str, dtype: Any, *, hint: str = "") -> torch.dtype:
 def integer_at_least(name: str, value: Any, least: int, *, hint: str = "", most: int = LARGEST) -> int:
     """`value` as an int from `least` to `most`."""
     tail = f": {hint}" if hint else ""
+    wanted = "an integer" if least < -LARGEST else f"an integer >= {least}"
     try:
         if isinstance(value, bool) or (isinstance(value, torch.Tensor) and (value.dtype == torch.bool or value.device.type == "meta")):
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer >= {least}, got {describe(value)}{tail}") from None
+        raise TypeError(f"{name} must be {wanted}, got {describe(value)}{tail}") from None
     if number < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {_shown(number)}{tail}")
+        raise ValueError(f"{name} must be {wanted}, got {_shown(number)}{tail}")
     if number > most:
         limit = "2^63 - 1" if most == LARGEST else str(most)
         raise ValueError(f"{name} must be an integer from {least} to {limit}, got {_shown(number)}{tail}")

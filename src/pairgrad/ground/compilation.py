@@ -28,7 +28,7 @@ def compile(target: Callee, *, mode: str | None = None) -> Callee:
         target: a module, such as a loss, or a function of tensors.
         mode: of torch.compile; `"reduce-overhead"` captures CUDA graphs.
     """
-    if not callable(target):
+    if not callable(target) or isinstance(target, type):
         raise TypeError(f"target must be a module or a function, got {describe(target)}")
     options = {**_OPTIONS, **torch._inductor.list_mode_options(checked_mode("mode", mode))} if mode is not None else dict(_OPTIONS)
     return torch.compile(target, fullgraph=True, dynamic=False, options=options)  # type: ignore[return-value]

@@ -36,7 +36,7 @@ def log_prior(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
         >>> log_prior([50, 30, 20]).exp()
         tensor([0.5000, 0.3000, 0.2000], dtype=torch.float64)
     """
-    counts = _real_vector("class_counts", class_counts, _HINT)
+    counts = real_vector("class_counts", class_counts, _HINT)
     if not bool(((counts >= 0) & counts.isfinite()).all()):
         raise ValueError(f"class_counts must be finite and >= 0, got values from {counts.min():g} to {counts.max():g}: {_HINT}")
     largest = counts.max()
@@ -91,7 +91,7 @@ class _PriorAdjusted(nn.Module):
         self.register_buffer("weight", None if weight is None else self._checked_weight(weight).to(dtype=kept, device=device))
 
     def _checked_weight(self, weight: Sequence[float] | torch.Tensor) -> torch.Tensor:
-        values = _real_vector("weight", weight, "give one factor per class, or None")
+        values = real_vector("weight", weight, "give one factor per class, or None")
         if values.numel() != self.num_classes:
             raise ValueError(f"weight must have one entry for each of the {self.num_classes} classes, got {values.numel()}")
         if not bool(((values >= 0) & values.isfinite()).all()):
@@ -291,7 +291,7 @@ class TemperatureLogitAdjust(_PriorAdjusted):
         super().__init__(class_counts, temperature, strength, weight, label_smoothing, ignore_index, reduction, dtype)
 
 
-def _real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
+def real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
     """`values` copied to a float64 CPU vector of at least one element; not every device has float64."""
     if isinstance(values, torch.Tensor):
         dense(name, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -69,9 +70,10 @@ class VMFClassifier(nn.Module):
         temperature = float(check_temperature(temperature))
         if not 1e-30 <= temperature <= 1e30:
             raise ValueError(f"temperature must be a positive finite number from 1e-30 to 1e30, got {temperature!r}")
-        initial = real_number(
-            "concentration", self.dim if concentration is None else concentration, "positive and finite, from 1e-30 to 1e18", lambda k: 1e-30 <= k <= 1e18
-        )
+        given = self.dim if concentration is None else concentration
+        initial = real_number("concentration", given, "positive and finite", lambda kappa: 0 < kappa < math.inf)
+        if not 1e-30 <= initial <= 1e18:  # of which neither the logarithm nor the square is infinite
+            raise ValueError(f"concentration must be positive and finite, from 1e-30 to 1e18, got {initial!r}")
         if boolean("learn_temperature", learn_temperature) and score == "density":
             raise ValueError("learn_temperature needs score='marginal': the density score has no temperature")
         self.potential = resolve(realization, self.dim)

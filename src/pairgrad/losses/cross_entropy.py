@@ -442,7 +442,7 @@ def longest(features: torch.Tensor, max_norm: float | None, validate: bool | Non
     """A bound on the length of the features: `max_norm`, which must be one, or what they have; None where that cannot be read."""
     if max_norm is None:
         return longest_of(features) + 1e-30 if readable(features) and features.numel() else None
-    expected = "a positive finite number, a bound on the length of the features"
+    expected = "a positive number, a bound on the length of the features"
     bound = real_number("max_norm", max_norm, expected, lambda length: 0 < length < math.inf, kind=ValueError)
     if looks(features, validate) and features.numel() and longest_of(features) > bound * (1 + _BOUND_TOL):
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from pairgrad.ground.checks import HALF_DTYPES, dense, describe, one_of, readable, real_number, wide_dtype
+from pairgrad.ground.checks import DTYPES, HALF_DTYPES, dense, describe, one_of, readable, real_number, wide_dtype
 from pairgrad.potentials import Potential, potential
 from pairgrad.sphere.geometry import GEOMETRIES, Temperature, expanded_radius, squared_increment
 from pairgrad.sphere.inputs import checked_features, looks
@@ -151,7 +151,8 @@ def check_reach(features: torch.Tensor, classes: Classes, temperature: Temperatu
     length = longest_of(features)
     if not length:
         return
-    concentration, rate = (float(t.detach().amax()) for t in (classes.concentration, classes.rates))
+    concentration = float(classes.concentration.detach().amax())
+    rate = float(classes.rates.detach().amax()) if classes.rates.dtype == dtype else 0.0  # else they are computed anew
     check_squares(length, concentration, rate, temperature, dtype)
 
 
@@ -181,7 +182,9 @@ def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torc
 
 
 def checked_scalars(scalar_dtype: torch.dtype | None) -> torch.dtype | None:
-    return None if scalar_dtype is None else wide_dtype("scalar_dtype", scalar_dtype)
+    if scalar_dtype is not None and (not isinstance(scalar_dtype, torch.dtype) or scalar_dtype not in DTYPES):
+        raise TypeError(f"scalar_dtype must be None, torch.float32 or torch.float64, got {describe(scalar_dtype)}")
+    return scalar_dtype
 
 
 def full_precision(device_type: str) -> AbstractContextManager[Any]:

@@ -135,6 +135,9 @@ class FeatureCalibration(nn.Module):
             outlier_features: g, (M, p).
             outlier_labels: pseudo-labels, integers (M,); or logits (M, K), whose largest decides; or None: the logits W g + b.
         """
+        for name, features in (("id_features", id_features), ("outlier_features", outlier_features)):
+            if not bool(self._checked_features(name, features).to(self.weight.dtype).isfinite().all()):
+                raise ValueError(f"id_features and outlier_features must be finite, got NaN or infinity in {name}: {describe(features)}")
         inside = self._moment("id", id_features, id_labels)
         if outlier_labels is None:
             outlier_labels = self._linear(self._checked_features("outlier_features", outlier_features))
@@ -228,6 +231,7 @@ class FeatureCalibration(nn.Module):
         if labels.is_quantized or labels.device != self.weight.device:
             raise ValueError(f"{name} must be integers on {self.weight.device}, where the calibration is, got {describe(labels)}")
         if labels.is_floating_point() and name == "outlier_labels":
+            floating_tensor(name, labels)
             if labels.shape != (size, self.num_classes):
                 raise ValueError(f"{name} must have shape ({size}, {self.num_classes}) if they are logits, got {describe(labels)}")
             if bool(labels.isnan().any()):
@@ -245,10 +249,12 @@ class FeatureCalibration(nn.Module):
             dense("prior", prior)
         try:
             given = torch.as_tensor(prior).detach()
+            if given.is_complex():
+                raise TypeError
             values = given.to(device="cpu", dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             raise TypeError(f"prior must be a sequence or tensor of positive numbers, got {describe(prior)}: give one for each class") from None
-        if given.dtype == torch.bool or given.is_complex():
+        if given.dtype == torch.bool:
             raise TypeError(f"prior must be a sequence or tensor of positive numbers, got {describe(given)}: give one for each class")
         if values.shape != (self.num_classes,) or not bool(((values > 0) & values.isfinite()).all()):
             raise ValueError(
