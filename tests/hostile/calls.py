@@ -99,7 +99,9 @@ LENGTHS = torch.tensor([[0.0, 0.1, 0.3], [0.7, 0.9, 0.99]], dtype=torch.float64)
 
 def _elementwise(method: str) -> Entry:
     # any shape and any real number is an argument here; NaN in, NaN out
-    return Entry(f"Potential.{method}", getattr(POTENTIAL, method), {"x": arg(X, ANYWHERE)}, nonfinite=True, takes={"x": _ANY_SHAPE | _META})
+    return Entry(
+        f"Potential.{method}", getattr(POTENTIAL, method), {"x": arg(X, ANYWHERE)}, nonfinite=True, takes={"x": _ANY_SHAPE | _META}
+    )
 
 
 _ANY_SHAPE = frozenset({"transposed", "no columns", "one column less", "one column"})
@@ -141,7 +143,11 @@ for _method in ("ratio_bound", "formulas", "ratio_certificate", "compute_dtype")
     add(f"Potential.{_method}", getattr(POTENTIAL, _method), {"dtype": arg(torch.float64, DTYPE)}, nonfinite=True)
 add("potential", pg.potential, {"dim": arg(8, DIM, "nu"), "realization": arg("paired", CHOICE), "order": arg("auto", CHOICE)})
 # orders with a thousand digits behind the point are taken, and take their time
-add("potential(nu)", lambda nu: (isinstance(nu, float) and nu == 5e-324) or pg.potential(nu=nu).offset, {"nu": arg(2.5, number(lambda v: 0 <= v <= 1e9), "dim")})
+add(
+    "potential(nu)",
+    lambda nu: (isinstance(nu, float) and nu == 5e-324) or pg.potential(nu=nu).offset,
+    {"nu": arg(2.5, number(lambda v: 0 <= v <= 1e9), "dim")},
+)
 add("potential(arfr)", lambda order: pg.potential(8, "arfr", order).offset, {"order": arg(2, integer(0, 64))})
 for _realization in ("original", "log-miller", "consistent"):
     _options = {"start": arg(6, integer(4, 10**6).or_none()), "clip": arg(0.5, NONNEGATIVE.or_none()), "epsilon": arg(1e-6, NONNEGATIVE)}
@@ -186,17 +192,32 @@ add("ClassBank", _used_bank, _BANK)
 _FEATURES = reals(ranks=True, rows=True)
 add(
     "ClassBank.update",
-    lambda state_, features, labels: [changed(state_, state_.update, features, labels), state_.concentration, state_.mean_direction, state_.mean],
+    lambda state_, features, labels: [
+        changed(state_, state_.update, features, labels),
+        state_.concentration,
+        state_.mean_direction,
+        state_.mean,
+    ],
     {"features": arg(FEATURES, _FEATURES, "labels"), "labels": arg(LABELS, labels(), "features")},
     state=bank,
 )
 add(
     "ClassBank.update(normalize)",
-    lambda state_, features, labels: [changed(state_, state_.update, features, labels), state_.concentration, state_.mean_direction, state_.mean],
+    lambda state_, features, labels: [
+        changed(state_, state_.update, features, labels),
+        state_.concentration,
+        state_.mean_direction,
+        state_.mean,
+    ],
     {"features": arg(FEATURES, _FEATURES, "labels"), "labels": arg(LABELS, labels(), "features")},
     state=lambda: bank(on_resultant_above_one="normalize", dtype=torch.float64),
 )
-add("ClassBank.reset", lambda state_, generator: changed(state_, state_.reset, generator=generator), {"generator": arg(None, GENERATOR.or_none())}, state=bank)
+add(
+    "ClassBank.reset",
+    lambda state_, generator: changed(state_, state_.reset, generator=generator),
+    {"generator": arg(None, GENERATOR.or_none())},
+    state=bank,
+)
 add(
     "ClassBank.start_epoch",
     lambda state_, generator: changed(state_, state_.start_epoch, generator=generator),
@@ -206,7 +227,10 @@ add(
 add(
     "ClassState",
     lambda **arguments: pg.vmf_scores(UNIT, pg.ClassState(**arguments)),
-    {"mean_direction": arg(STATE.mean_direction, reals(), "concentration", "features"), "concentration": arg(STATE.concentration, reals(low=0), "mean_direction")},
+    {
+        "mean_direction": arg(STATE.mean_direction, reals(), "concentration", "features"),
+        "concentration": arg(STATE.concentration, reals(low=0), "mean_direction"),
+    },
 )
 
 # Scores and losses --------------------------------------------------------------------------------------------------------
@@ -242,7 +266,11 @@ add(
     {"features": arg(FEATURES, reals(), "labels"), "labels": arg(SHARES, reals(low=0), "features"), "state": arg(STATE, STRANGE)},
     takes={"labels": ("integers",)},
 )
-_FIELD = {name: value for name, value in _ENTROPY.items() if name in ("features", "labels", "state", "temperature", "log_prior", "realization", "geometry_dtype", "validate")}
+_FIELD = {
+    name: value
+    for name, value in _ENTROPY.items()
+    if name in ("features", "labels", "state", "temperature", "log_prior", "realization", "geometry_dtype", "validate")
+}
 add(
     "update_field",
     lambda **arguments: _of_field(pg.update_field(**arguments)),
@@ -319,17 +347,45 @@ add(
     state=proco_loss,
     takes={"features": ("one more dimension in front",)},
 )
-add("ProCoLoss.rows", lambda state_, **arguments: changed(state_, state_.rows, **arguments), _FORWARD, state=proco_loss, takes={"features": ("one row",)})
-add("ProCoLoss.scores", lambda state_, features: state_.scores(features), {"features": arg(FEATURES, reals(rows=False))}, state=proco_loss, takes={"features": ("one more dimension in front",)})
-add("ProCoLoss.scores(plain)", lambda state_, features: state_.scores(features), {"features": arg(FEATURES, reals(rows=False))}, state=lambda: proco_loss(normalize=False), takes={"features": ("one more dimension in front",)})
+add(
+    "ProCoLoss.rows",
+    lambda state_, **arguments: changed(state_, state_.rows, **arguments),
+    _FORWARD,
+    state=proco_loss,
+    takes={"features": ("one row",)},
+)
+add(
+    "ProCoLoss.scores",
+    lambda state_, features: state_.scores(features),
+    {"features": arg(FEATURES, reals(rows=False))},
+    state=proco_loss,
+    takes={"features": ("one more dimension in front",)},
+)
+add(
+    "ProCoLoss.scores(plain)",
+    lambda state_, features: state_.scores(features),
+    {"features": arg(FEATURES, reals(rows=False))},
+    state=lambda: proco_loss(normalize=False),
+    takes={"features": ("one more dimension in front",)},
+)
 add(
     "ProCoLoss.soft",
     lambda state_, features, probabilities: state_.soft(features, probabilities),
     {"features": arg(FEATURES, reals(), "labels", "probabilities"), "probabilities": arg(SHARES, reals(low=0), "labels")},
     state=proco_loss,
 )
-add("ProCoLoss.set_prior", lambda state_, class_counts: changed(state_, state_.set_prior, class_counts) + [state_.log_prior], {"class_counts": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True))}, state=proco_loss)
-add("ProCoLoss.start_epoch", lambda state_, generator: changed(state_, state_.start_epoch, generator=generator), {"generator": arg(None, GENERATOR.or_none())}, state=lambda: proco_loss(memory="two-epochs"))
+add(
+    "ProCoLoss.set_prior",
+    lambda state_, class_counts: changed(state_, state_.set_prior, class_counts) + [state_.log_prior],
+    {"class_counts": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True))},
+    state=proco_loss,
+)
+add(
+    "ProCoLoss.start_epoch",
+    lambda state_, generator: changed(state_, state_.start_epoch, generator=generator),
+    {"generator": arg(None, GENERATOR.or_none())},
+    state=lambda: proco_loss(memory="two-epochs"),
+)
 
 
 def _used_patt(**options: Any) -> Any:
@@ -361,7 +417,13 @@ add(
     state=patt_loss,
     takes={"features": ("one row",), "outlier_logits": ()},
 )
-add("PATTLoss.scores", lambda state_, features: state_.scores(features), {"features": arg(FEATURES, reals(rows=False))}, state=patt_loss, takes={"features": ("one more dimension in front",)})
+add(
+    "PATTLoss.scores",
+    lambda state_, features: state_.scores(features),
+    {"features": arg(FEATURES, reals(rows=False))},
+    state=patt_loss,
+    takes={"features": ("one more dimension in front",)},
+)
 for _class, _extra in ((pg.LogitAdjust, {}), (pg.TemperatureLogitAdjust, {"temperature": arg(0.9, POSITIVE)})):
     add(
         _class.__name__,
@@ -389,9 +451,20 @@ for _class, _extra in ((pg.LogitAdjust, {}), (pg.TemperatureLogitAdjust, {"tempe
         {"logits": arg(LOGITS, reals(minus_inf=True), "target"), "target": arg(SHARES, reals(low=0), "logits")},
         state=lambda _class=_class: _class(COUNTS, weight=COUNTS),
     )
-    add(f"{_class.__name__}.adjusted", lambda state_, logits: state_.adjusted(logits), {"logits": arg(LOGITS, reals(minus_inf=True, rows=False))}, state=lambda _class=_class: _class(COUNTS), nonfinite=True)
+    add(
+        f"{_class.__name__}.adjusted",
+        lambda state_, logits: state_.adjusted(logits),
+        {"logits": arg(LOGITS, reals(minus_inf=True, rows=False))},
+        state=lambda _class=_class: _class(COUNTS),
+        nonfinite=True,
+    )
 add("OutlierExposure", lambda reduction: pg.OutlierExposure(reduction)(LOGITS), {"reduction": arg("mean", CHOICE)})
-add("OutlierExposure.forward", lambda logits: pg.OutlierExposure()(logits), {"logits": arg(LOGITS, reals(rows=False))}, takes={"logits": ("one column", "one column less", "transposed", "on meta")})
+add(
+    "OutlierExposure.forward",
+    lambda logits: pg.OutlierExposure()(logits),
+    {"logits": arg(LOGITS, reals(rows=False))},
+    takes={"logits": ("one column", "one column less", "transposed", "on meta")},
+)
 for _score in ("marginal", "density"):
     add(
         f"VMFClassifier({_score})",
@@ -509,7 +582,11 @@ for _name in ("sample", "rsample"):
         {"sample_shape": arg((2,), SHAPE), "generator": arg(None, GENERATOR.or_none())},
     )
 add("VonMisesFisher.expand", lambda batch_shape: vmf().expand(batch_shape).mean, {"batch_shape": arg((2, B), SHAPE)})
-add("HypersphericalUniform.expand", lambda batch_shape: pg.HypersphericalUniform(4).expand(batch_shape).mean, {"batch_shape": arg((2, B), SHAPE)})
+add(
+    "HypersphericalUniform.expand",
+    lambda batch_shape: pg.HypersphericalUniform(4).expand(batch_shape).mean,
+    {"batch_shape": arg((2, B), SHAPE)},
+)
 add("VonMisesFisher.cross_entropy", lambda other: vmf().cross_entropy(other), {"other": arg(pg.HypersphericalUniform(P), STRANGE)})
 add(
     "VonMisesFisher.fit",
@@ -530,7 +607,12 @@ def _of_fit(fitted: Any) -> list[Any]:
 add(
     "HypersphericalUniform",
     lambda **arguments: _uniform(**arguments),
-    {"dim": arg(P, DIM), "dtype": arg(torch.float32, DTYPE.or_none()), "device": arg(None, DEVICE.or_none()), "validate_args": arg(None, VALIDATE)},
+    {
+        "dim": arg(P, DIM),
+        "dtype": arg(torch.float32, DTYPE.or_none()),
+        "device": arg(None, DEVICE.or_none()),
+        "validate_args": arg(None, VALIDATE),
+    },
 )
 
 
@@ -589,7 +671,14 @@ _MIXTURE = {
     "verbose": arg(0, integer(0)),
     "verbose_interval": arg(10, integer(1)),
 }
-add("VMFMixture", quiet(lambda **options: _of_mixture(mixture(**options).fit(ROWS))), _MIXTURE, elsewhere=("sklearn",), takes={"verbose": ("True", "False")}, unasked=("an integer tensor",))
+add(
+    "VMFMixture",
+    quiet(lambda **options: _of_mixture(mixture(**options).fit(ROWS))),
+    _MIXTURE,
+    elsewhere=("sklearn",),
+    takes={"verbose": ("True", "False")},
+    unasked=("an integer tensor",),
+)
 _ROWS = reals(arrays=True, lists=True, ints=True, rows=False)
 _TAKES = ("sparse", "sparse by rows", "transposed", "one column less", "booleans")
 for _name in ("fit", "partial_fit", "fit_predict"):
@@ -637,35 +726,74 @@ for _name in ("auroc", "aupr_in", "aupr_out", "fpr95", "ood_metrics"):
         _arguments["convention"] = arg("patt", CHOICE)
     if _name == "ood_metrics":
         _arguments["aupr"] = arg("average-precision", CHOICE)
-    add(f"ood.{_name}", lambda _call=_call, **arguments: _plain(_call(**arguments)), _arguments, takes={name: ("float8",) for name in _arguments})
+    add(
+        f"ood.{_name}",
+        lambda _call=_call, **arguments: _plain(_call(**arguments)),
+        _arguments,
+        takes={name: ("float8",) for name in _arguments},
+    )
 
 
 def _plain(result: Any) -> Any:
     return result.to_dict() if hasattr(result, "to_dict") else result
 
 
-add("ood.sc_ood", lambda **arguments: _plain(pg.ood.sc_ood(**arguments)), {"id_scores": arg(INSIDE, _SCORE_ARRAY), "sources": arg({"far": (OUTSIDE, None)}, STRANGE), "aupr": arg("average-precision", CHOICE)}, takes={"id_scores": ("float8",)})
-add("ood.sc_ood(scores)", lambda scores: _plain(pg.ood.sc_ood(INSIDE, {"far": (scores, None)})), {"scores": arg(OUTSIDE, _SCORE_ARRAY, "sources")}, takes={"scores": ("float8",)})
-add("ood.sc_ood(mask)", lambda mask: _plain(pg.ood.sc_ood(INSIDE, {"far": (OUTSIDE, mask)})), {"mask": arg(torch.tensor([False, True]), STRANGE.or_none(), "sources")})
-add("ood.mean_metrics", lambda metrics: _plain(pg.ood.mean_metrics(metrics)), {"metrics": arg([pg.ood.ood_metrics(INSIDE, OUTSIDE)], STRANGE)})
+add(
+    "ood.sc_ood",
+    lambda **arguments: _plain(pg.ood.sc_ood(**arguments)),
+    {"id_scores": arg(INSIDE, _SCORE_ARRAY), "sources": arg({"far": (OUTSIDE, None)}, STRANGE), "aupr": arg("average-precision", CHOICE)},
+    takes={"id_scores": ("float8",)},
+)
+add(
+    "ood.sc_ood(scores)",
+    lambda scores: _plain(pg.ood.sc_ood(INSIDE, {"far": (scores, None)})),
+    {"scores": arg(OUTSIDE, _SCORE_ARRAY, "sources")},
+    takes={"scores": ("float8",)},
+)
+add(
+    "ood.sc_ood(mask)",
+    lambda mask: _plain(pg.ood.sc_ood(INSIDE, {"far": (OUTSIDE, mask)})),
+    {"mask": arg(torch.tensor([False, True]), STRANGE.or_none(), "sources")},
+)
+add(
+    "ood.mean_metrics",
+    lambda metrics: _plain(pg.ood.mean_metrics(metrics)),
+    {"metrics": arg([pg.ood.ood_metrics(INSIDE, OUTSIDE)], STRANGE)},
+)
 _PREDICTIONS = torch.tensor([0, 1, 1, 2, 0])
 for _name in ("accuracy", "per_class_accuracy", "balanced_accuracy", "accuracy_report"):
     _call = getattr(pg.ood, _name)
-    _arguments = {"predictions": arg(_PREDICTIONS, labels(arrays=True, negative=True), "labels"), "labels": arg(LABELS, labels(arrays=True, negative=_name == "accuracy"), "predictions")}
+    _arguments = {
+        "predictions": arg(_PREDICTIONS, labels(arrays=True, negative=True), "labels"),
+        "labels": arg(LABELS, labels(arrays=True, negative=_name == "accuracy"), "predictions"),
+    }
     if _name in ("per_class_accuracy", "balanced_accuracy"):
         _arguments["num_classes"] = arg(K, integer(3, 10**6), "labels")
     if _name == "accuracy_report":
         _arguments["class_counts"] = arg([50, 20, 5], STRANGE, "labels")
     add(f"ood.{_name}", lambda _call=_call, **arguments: _plain(_call(**arguments)), _arguments)
-add("ood.shot_groups", pg.ood.shot_groups, {"class_counts": arg(torch.tensor([50, 20, 5]), labels(arrays=True, rows=False))}, takes={"class_counts": ("the largest integer", "a large int8", "a list")})
-add("ood.class_balanced_indices", pg.ood.class_balanced_indices, {"labels": arg(LABELS, labels(arrays=True, rows=False)), "size": arg(4, integer(0, 10**6)), "seed": arg(0, integer(0, 2**32 - 1))}, takes={"labels": ("a large int8",)})
+add(
+    "ood.shot_groups",
+    pg.ood.shot_groups,
+    {"class_counts": arg(torch.tensor([50, 20, 5]), labels(arrays=True, rows=False))},
+    takes={"class_counts": ("the largest integer", "a large int8", "a list")},
+)
+add(
+    "ood.class_balanced_indices",
+    pg.ood.class_balanced_indices,
+    {"labels": arg(LABELS, labels(arrays=True, rows=False)), "size": arg(4, integer(0, 10**6)), "seed": arg(0, integer(0, 2**32 - 1))},
+    takes={"labels": ("a large int8",)},
+)
 for _name in ("msp", "energy", "max_logit"):
     add(f"ood.{_name}", getattr(pg.ood, _name), {"logits": arg(LOGITS, ANYWHERE)}, takes={"logits": _ANY_SHAPE | _META}, nonfinite=True)
 add("ood.energy(temperature)", lambda temperature: pg.ood.energy(LOGITS, temperature), {"temperature": arg(1.5, POSITIVE)})
 add(
     "ood.vmf",
     pg.ood.vmf,
-    {"scores": arg(LOGITS, ANYWHERE, "log_prior"), "log_prior": arg(LOG_PRIOR, reals(nan=True, inf=True, minus_inf=True).or_none(), "scores")},
+    {
+        "scores": arg(LOGITS, ANYWHERE, "log_prior"),
+        "log_prior": arg(LOG_PRIOR, reals(nan=True, inf=True, minus_inf=True).or_none(), "scores"),
+    },
     nonfinite=True,
 )
 
@@ -717,13 +845,28 @@ def _fitted_calibration() -> Any:
 
 
 for _name in ("logits", "score"):
-    add(f"ood.FeatureCalibration.{_name}", lambda state_, features, _name=_name: getattr(state_, _name)(features), {"features": arg(FEATURES, reals(rows=False, nan=True, inf=True, minus_inf=True))}, state=_fitted_calibration, nonfinite=True)
+    add(
+        f"ood.FeatureCalibration.{_name}",
+        lambda state_, features, _name=_name: getattr(state_, _name)(features),
+        {"features": arg(FEATURES, reals(rows=False, nan=True, inf=True, minus_inf=True))},
+        state=_fitted_calibration,
+        nonfinite=True,
+    )
 
 # The auditor --------------------------------------------------------------------------------------------------------------
 
 
 def _audited(**arguments: Any) -> Any:
-    return pg.audit(**{"fn": torch.square, "inputs": torch.tensor(1.5, dtype=torch.float64), "effort": "glance", "consequences": False, "second_order": False, **arguments}).verdict.value
+    return pg.audit(
+        **{
+            "fn": torch.square,
+            "inputs": torch.tensor(1.5, dtype=torch.float64),
+            "effort": "glance",
+            "consequences": False,
+            "second_order": False,
+            **arguments,
+        }
+    ).verdict.value
 
 
 _AUDIT = {
@@ -741,17 +884,29 @@ _AUDIT = {
     "progress": arg(None, STRANGE.or_none()),
 }
 _CALLABLES = ("a class", "a lambda")
-# what fn raises is raised, and a lambda without arguments does
+# what fn and progress raise is raised, and callables of something else do
 add(
     "audit",
     lambda **arguments: _audited(**arguments),
-    {**_AUDIT, "fn": arg(torch.square, STRANGE, "<lambda>()", "progress")},
-    takes={"inputs": ("a tensor of two",), "domain": ("a list of two",), "progress": ("a class", "a lambda")},
+    {**_AUDIT, "fn": arg(torch.square, STRANGE, "<lambda>()"), "progress": arg(None, STRANGE.or_none(), "Progress", "<lambda>()")},
+    takes={"inputs": ("a tensor of two",), "domain": ("a list of two",)},
 )
-add("assert_coherent", lambda allow: pg.assert_coherent(torch.square, torch.tensor(1.5), effort="glance", allow=allow).verdict.value, {"allow": arg(("jump",), STRANGE)})
+add(
+    "assert_coherent",
+    lambda allow: pg.assert_coherent(torch.square, torch.tensor(1.5), effort="glance", allow=allow).verdict.value,
+    {"allow": arg(("jump",), STRANGE)},
+)
 add("intended", lambda kind: pg.intended(kind)(lambda x: x), {"kind": arg("straight-through", CHOICE)})
-add("Box", lambda low, high: (Box(low, high).low, Box(low, high).high), {"low": arg(-1.0, number(lambda v: -1e307 < v < 2), "Box"), "high": arg(2.0, number(lambda v: -1 < v < math.inf), "Box")})
-add("LogRange", lambda low, high: (LogRange(low, high).low, LogRange(low, high).high), {"low": arg(1.0, number(lambda v: 0 < v < 2), "LogRange"), "high": arg(2.0, number(lambda v: 1 < v < math.inf), "LogRange")})
+add(
+    "Box",
+    lambda low, high: (Box(low, high).low, Box(low, high).high),
+    {"low": arg(-1.0, number(lambda v: -1e307 < v < 2), "Box"), "high": arg(2.0, number(lambda v: -1 < v < math.inf), "Box")},
+)
+add(
+    "LogRange",
+    lambda low, high: (LogRange(low, high).low, LogRange(low, high).high),
+    {"low": arg(1.0, number(lambda v: 0 < v < 2), "LogRange"), "high": arg(2.0, number(lambda v: 1 < v < math.inf), "LogRange")},
+)
 _RECORD = {"states": arg(3, integer(1)), "memory": arg(1000, integer(0)), "seed": arg(0, integer(0, 2**63 - 1))}
 
 
@@ -784,11 +939,16 @@ add(
     },
     takes={"log": ("a class", "a lambda")},
 )
-add("compile", lambda target, mode: bool(pg.compile(target, mode=mode)), {"target": arg(torch.square, STRANGE), "mode": arg(None, CHOICE.or_none())}, takes={"target": ("a lambda",)})
+add(
+    "compile",
+    lambda target, mode: bool(pg.compile(target, mode=mode)),
+    {"target": arg(torch.square, STRANGE), "mode": arg(None, CHOICE.or_none())},
+    takes={"target": ("a lambda",)},
+)
 
 # Planning and other libraries' signatures -----------------------------------------------------------------------------------
 
-add("distributed.shard", shard, {"num_classes": arg(10, CLASSES), "ranks": arg(3, integer(1, 10)), "rank": arg(1, integer(0, 2))})
+add("distributed.shard", shard, {"num_classes": arg(10, integer(1)), "ranks": arg(3, integer(2)), "rank": arg(1, integer(0, 2))})
 add(
     "distributed.plan.Workload",
     lambda **arguments: planning.estimate(planning.Workload(**arguments), planning.Cluster(4), data=2, classes=2).seconds,
@@ -823,7 +983,11 @@ add(
 add(
     "expected_squared_resultant",
     expected_squared_resultant,
-    {"count": arg(5, integer(1)), "mean_length": arg(0.2, number(lambda v: 0 <= v <= 1e150)), "covariance_trace": arg(0.5, NONNEGATIVE.or_none())},
+    {
+        "count": arg(5, integer(1)),
+        "mean_length": arg(0.2, number(lambda v: 0 <= v <= 1e150)),
+        "covariance_trace": arg(0.5, NONNEGATIVE.or_none()),
+    },
 )
 
 
@@ -835,7 +999,12 @@ def compat() -> proco.ProCoLoss:
 add(
     "compat.proco.ProCoLoss",
     lambda **arguments: proco.ProCoLoss(**arguments),
-    {"contrast_dim": arg(P, DIM, "dim"), "temperature": arg(0.1, POSITIVE), "num_classes": arg(K, CLASSES), "realization": arg("paired", CHOICE)},
+    {
+        "contrast_dim": arg(P, DIM, "dim"),
+        "temperature": arg(0.1, POSITIVE),
+        "num_classes": arg(K, CLASSES),
+        "realization": arg("paired", CHOICE),
+    },
 )
 add(
     "compat.proco.ProCoLoss.forward",
@@ -843,14 +1012,82 @@ add(
     {"features": arg(FEATURES, reals(), "labels"), "labels": arg(LABELS, labels().or_none(), "features")},
     state=compat,
 )
-add("compat.proco.ProCoLoss.loss", lambda state_, **arguments: changed(state_, state_.loss, **arguments), {"features": arg(FEATURES, reals(), "labels"), "labels": arg(LABELS, labels(), "features"), "class_counts": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True).or_none())}, state=compat, takes={"features": ("one more dimension in front",)})
-add("compat.proco.ProCoLoss.cal_weight_for_classes", lambda state_, cls_num_list: [state_.cal_weight_for_classes(cls_num_list), state_.weight], {"cls_num_list": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True))}, state=compat)
-add("compat.proco.LogitAdjust", lambda **arguments: proco.LogitAdjust(**arguments)(LOGITS, LABELS), {"cls_num_list": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True, rows=False), "class_counts", "logits"), "tau": arg(1.0, NONNEGATIVE, "strength"), "weight": arg(None, reals(low=0, lists=True, arrays=True, ints=True).or_none())} | {"weight": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True).or_none())})
-add("compat.proco.LogitAdjust.forward", lambda x, target: proco.LogitAdjust(COUNTS)(x, target), {"x": arg(LOGITS, reals(minus_inf=True), "logits", "target"), "target": arg(LABELS, labels(), "logits")})
-add("compat.proco.load_checkpoint", lambda state_, path: proco.load_checkpoint(state_, path), {"path": arg("nosuch.pth", PATH)}, state=compat, errors=(FileNotFoundError, IsADirectoryError))
-add("compat.read_proco_checkpoint", lambda path: read_proco_checkpoint(path), {"path": arg("nosuch.pth", PATH)}, errors=(FileNotFoundError, IsADirectoryError))
-add("compat.MetricLearningLoss", lambda loss, views: MetricLearningLoss(loss, views), {"loss": arg(proco_loss(), STRANGE), "views": arg(2, integer(1))})
-add("compat.MetricLearningLoss.forward", lambda state_, embeddings, labels: changed(state_, MetricLearningLoss(state_, 2), embeddings, labels), {"embeddings": arg(torch.cat([UNIT, UNIT]), reals(), "features", "labels"), "labels": arg(LABELS.repeat(2), labels(), "embeddings", "features")}, state=proco_loss)
-add("compat.MetricLearningLoss.forward(one view)", lambda state_, embeddings, labels: changed(state_, MetricLearningLoss(state_), embeddings, labels), {"embeddings": arg(UNIT, reals(), "features", "labels"), "labels": arg(LABELS, labels(), "embeddings", "features")}, state=proco_loss)
-add("compat.TimmLoss.forward", lambda state_, x, target: changed(state_, TimmLoss(state_), x, target), {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(LABELS, labels(), "labels", "features")}, state=proco_loss, takes={"x": ("one more dimension in front",)})
-add("compat.TimmLoss.forward(probabilities)", lambda state_, x, target: changed(state_, TimmLoss(state_), x, target), {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(SHARES, reals(low=0), "labels", "features")}, state=proco_loss, takes={"target": ()})
+add(
+    "compat.proco.ProCoLoss.loss",
+    lambda state_, **arguments: changed(state_, state_.loss, **arguments),
+    {
+        "features": arg(FEATURES, reals(), "labels"),
+        "labels": arg(LABELS, labels(), "features"),
+        "class_counts": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True).or_none()),
+    },
+    state=compat,
+    takes={"features": ("one more dimension in front",)},
+)
+add(
+    "compat.proco.ProCoLoss.cal_weight_for_classes",
+    lambda state_, cls_num_list: [state_.cal_weight_for_classes(cls_num_list), state_.weight],
+    {"cls_num_list": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True))},
+    state=compat,
+)
+add(
+    "compat.proco.LogitAdjust",
+    lambda **arguments: proco.LogitAdjust(**arguments)(LOGITS, LABELS),
+    {
+        "cls_num_list": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True, rows=False), "class_counts", "logits"),
+        "tau": arg(1.0, NONNEGATIVE, "strength"),
+        "weight": arg(None, reals(low=0, lists=True, arrays=True, ints=True).or_none()),
+    }
+    | {"weight": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True).or_none())},
+)
+add(
+    "compat.proco.LogitAdjust.forward",
+    lambda x, target: proco.LogitAdjust(COUNTS)(x, target),
+    {"x": arg(LOGITS, reals(minus_inf=True), "logits", "target"), "target": arg(LABELS, labels(), "logits")},
+)
+add(
+    "compat.proco.load_checkpoint",
+    lambda state_, path: proco.load_checkpoint(state_, path),
+    {"path": arg("nosuch.pth", PATH)},
+    state=compat,
+    errors=(FileNotFoundError, IsADirectoryError),
+)
+add(
+    "compat.read_proco_checkpoint",
+    lambda path: read_proco_checkpoint(path),
+    {"path": arg("nosuch.pth", PATH)},
+    errors=(FileNotFoundError, IsADirectoryError),
+)
+add(
+    "compat.MetricLearningLoss",
+    lambda loss, views: MetricLearningLoss(loss, views),
+    {"loss": arg(proco_loss(), STRANGE), "views": arg(2, integer(1))},
+)
+add(
+    "compat.MetricLearningLoss.forward",
+    lambda state_, embeddings, labels: changed(state_, MetricLearningLoss(state_, 2), embeddings, labels),
+    {
+        "embeddings": arg(torch.cat([UNIT, UNIT]), reals(), "features", "labels"),
+        "labels": arg(LABELS.repeat(2), labels(), "embeddings", "features"),
+    },
+    state=proco_loss,
+)
+add(
+    "compat.MetricLearningLoss.forward(one view)",
+    lambda state_, embeddings, labels: changed(state_, MetricLearningLoss(state_), embeddings, labels),
+    {"embeddings": arg(UNIT, reals(), "features", "labels"), "labels": arg(LABELS, labels(), "embeddings", "features")},
+    state=proco_loss,
+)
+add(
+    "compat.TimmLoss.forward",
+    lambda state_, x, target: changed(state_, TimmLoss(state_), x, target),
+    {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(LABELS, labels(), "labels", "features")},
+    state=proco_loss,
+    takes={"x": ("one more dimension in front",)},
+)
+add(
+    "compat.TimmLoss.forward(probabilities)",
+    lambda state_, x, target: changed(state_, TimmLoss(state_), x, target),
+    {"x": arg(UNIT, reals(), "features", "labels"), "target": arg(SHARES, reals(low=0), "labels", "features")},
+    state=proco_loss,
+    takes={"target": ()},
+)

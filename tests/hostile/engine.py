@@ -156,7 +156,9 @@ def same(a: list[Any], b: list[Any], exact: bool = True) -> bool:
                 return False
             if x.device.type == "meta" or y.device.type == "meta":
                 continue
-            close = torch.equal(x, y) or torch.allclose(x.double(), y.double(), rtol=0 if exact else 2e-2, atol=0 if exact else 2e-2, equal_nan=True)
+            close = torch.equal(x, y) or torch.allclose(
+                x.double(), y.double(), rtol=0 if exact else 2e-2, atol=0 if exact else 2e-2, equal_nan=True
+            )
             if not close:
                 return False
         elif isinstance(x, float) and isinstance(y, float):

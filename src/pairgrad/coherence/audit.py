@@ -192,7 +192,7 @@ def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterab
         >>> pg.assert_coherent(torch.special.erfcx, torch.linspace(-2, 5, 8, dtype=torch.float64)).verdict.value
         'coherent'
     """
-    if isinstance(allow, str) or not isinstance(allow, Iterable):
+    if not isinstance(allow, (tuple, list, set, frozenset)):
         raise TypeError(f"allow must be a sequence of verdicts, such as ('jump',), got {describe(allow)}")
     allowed = tuple(Verdict(one_of("allow", verdict, tuple(v.value for v in Verdict))) for verdict in allow)
     report = audit(fn, inputs, **options)

@@ -94,7 +94,9 @@ class ProCoLoss(nn.Module):
             raise ValueError(f"cls_num_list must have one count for each of the {self.num_classes} classes, got {describe(given)}")
         counts = given.to(device=self.bank.sums.device, dtype=torch.float32)
         if not bool(((counts >= 0) & counts.isfinite()).all()) or not 0 < float(counts.sum()) < float("inf"):
-            raise ValueError(f"cls_num_list must be finite and >= 0 with a positive sum, got values from {given.min():g} to {given.max():g}")
+            raise ValueError(
+                f"cls_num_list must be finite and >= 0 with a positive sum, got values from {given.min():g} to {given.max():g}"
+            )
         self.weight = (counts / counts.sum()).view(1, -1)
 
     def reload_memory(self) -> None:

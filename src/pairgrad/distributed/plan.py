@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,7 +26,7 @@ import torch
 from pairgrad.distributed.calls import Call, wire_bytes
 from pairgrad.distributed.collectives import EXCHANGES, INPUTS, call_seconds, expected_distinct, statistics_exchange, step_calls
 from pairgrad.distributed.footprint import PROCESS, Memory, apart_views, footprint
-from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, wide_dtype
+from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number, wide_dtype
 
 __all__ = ["SCHEMA", "Cluster", "Estimate", "Plan", "Workload", "estimate", "plan_layouts", "ranks_needed", "step_calls"]
 
@@ -134,7 +133,9 @@ class Cluster:
             value = _number(name, getattr(self, name))
             if not 0 <= value <= _MOST:
                 raise ValueError(f"{name} must not be negative, nor above {_MOST:g}, got {getattr(self, name)!r}: it is given in {unit}")
-            object.__setattr__(self, name, int(value) if value.is_integer() and isinstance(getattr(self, name), numbers.Integral) else value)
+            object.__setattr__(
+                self, name, int(value) if value.is_integer() and isinstance(getattr(self, name), numbers.Integral) else value
+            )
 
 
 @dataclass(frozen=True)
@@ -400,6 +401,4 @@ def _fewest_shards(workload: Workload, cluster: Cluster, data: int) -> Estimate 
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not -sys.float_info.max <= value <= sys.float_info.max:
-        raise TypeError(f"{name} must be a finite number, got {describe(value)}")
-    return float(value)
+    return real_number(name, value, "a finite number", kind=TypeError)

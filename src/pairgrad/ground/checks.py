@@ -117,7 +117,9 @@ def exact_number(name: str, value: Any, *, least: int = 0) -> Fraction:
     return number
 
 
-def real_number(name: str, value: Any, expected: str, good: Callable[[float], bool] = math.isfinite, *, kind: type[Exception] = TypeError) -> float:
+def real_number(
+    name: str, value: Any, expected: str, good: Callable[[float], bool] = math.isfinite, *, kind: type[Exception] = TypeError
+) -> float:
     """`value` as a float for which `good` holds; `expected` says which those are, such as "a finite number > 0". `kind`: raised for no number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise kind(f"{name} must be {expected}, got {describe(value)}")
@@ -146,7 +148,9 @@ def optional_boolean(name: str, value: Any) -> bool | None:
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value) if not isinstance(value, str) else _shown(value)}")
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value) if not isinstance(value, str) else _shown(value)}"
+        )
     return value
 
 

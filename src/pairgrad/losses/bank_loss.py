@@ -115,7 +115,9 @@ class BankLoss(nn.Module):
         self.geometry_dtype = None if geometry_dtype is None else wide_dtype("geometry_dtype", geometry_dtype)
         self.scalar_dtype = checked_scalars(scalar_dtype)
         self.reduction = check_reduction(reduction)
-        self.prior_strength = real_number("prior_strength", prior_strength, "a finite number >= 0", lambda strength: 0 <= strength < math.inf)
+        self.prior_strength = real_number(
+            "prior_strength", prior_strength, "a finite number >= 0", lambda strength: 0 <= strength < math.inf
+        )
         dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
         check_squares(1.0, self.bank.rule.cap, self.bank.rule.cap, self.temperature, dtype)
         self._spread = 0.0
@@ -349,7 +351,9 @@ class BankLoss(nn.Module):
             for view in features:
                 floating_tensor("features", view)
                 if view.device != features[0].device:
-                    raise ValueError(f"features must be on one device, got views on {features[0].device} and {view.device}: move one with .to(...)")
+                    raise ValueError(
+                        f"features must be on one device, got views on {features[0].device} and {view.device}: move one with .to(...)"
+                    )
             features = torch.stack(list(features))
         floating_tensor("features", features)
         if features.dim() == 3 and not len(features):

@@ -66,7 +66,9 @@ class VMFClassifier(nn.Module):
         self.num_classes = integer_at_least("num_classes", num_classes, 1)
         self.score = one_of("score", score, SCORES)
         if isinstance(temperature, torch.Tensor):
-            raise TypeError(f"temperature must be a positive finite number, got {describe(temperature)}: learn_temperature=True makes it a parameter")
+            raise TypeError(
+                f"temperature must be a positive finite number, got {describe(temperature)}: learn_temperature=True makes it a parameter"
+            )
         temperature = float(check_temperature(temperature))
         if not 1e-30 <= temperature <= 1e30:
             raise ValueError(f"temperature must be a positive finite number from 1e-30 to 1e30, got {temperature!r}")

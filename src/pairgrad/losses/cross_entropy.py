@@ -478,7 +478,9 @@ def checked_per_class(
         if name == "log_prior" and not bool(torch.isfinite(value).any()):
             raise ValueError(f"{name} must have a finite entry, got -inf for all {num_classes} classes: no class could occur")
         if not bool(torch.isfinite(value.detach().to(dtype)[torch.isfinite(value)]).all()):
-            raise ValueError(f"{name} must stay finite in {dtype}, got {describe(value)} with larger values: compute in float64 (geometry_dtype)")
+            raise ValueError(
+                f"{name} must stay finite in {dtype}, got {describe(value)} with larger values: compute in float64 (geometry_dtype)"
+            )
     return value.to(dtype)
 
 

@@ -253,7 +253,9 @@ class FeatureCalibration(nn.Module):
                 raise TypeError
             values = given.to(device="cpu", dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError, OverflowError):
-            raise TypeError(f"prior must be a sequence or tensor of positive numbers, got {describe(prior)}: give one for each class") from None
+            raise TypeError(
+                f"prior must be a sequence or tensor of positive numbers, got {describe(prior)}: give one for each class"
+            ) from None
         if given.dtype == torch.bool:
             raise TypeError(f"prior must be a sequence or tensor of positive numbers, got {describe(given)}: give one for each class")
         if values.shape != (self.num_classes,) or not bool(((values > 0) & values.isfinite()).all()):
