@@ -114,8 +114,8 @@ def add(name: str, call: Callable[..., Any], arguments: dict[str, Argument], **o
     ENTRIES.append(Entry(name, call, arguments, **options))
 
 
-for _method in ("value", "slope", "pair", "curvature", "derivative", "defect", "complement", "deficit", "legendre"):
-    ENTRIES.append(_elementwise(_method))
+_METHODS = ("value", "slope", "pair", "curvature", "derivative", "defect", "complement", "deficit", "legendre")
+ENTRIES.extend(_elementwise(method) for method in _METHODS)
 for _method, _second in (("bregman", "b"), ("difference", "b"), ("secant", "b"), ("increment", "squared")):
     add(
         f"Potential.{_method}",
@@ -376,7 +376,7 @@ add(
 )
 add(
     "ProCoLoss.set_prior",
-    lambda state_, class_counts: changed(state_, state_.set_prior, class_counts) + [state_.log_prior],
+    lambda state_, class_counts: [*changed(state_, state_.set_prior, class_counts), state_.log_prior],
     {"class_counts": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True))},
     state=proco_loss,
 )
@@ -730,7 +730,7 @@ for _name in ("auroc", "aupr_in", "aupr_out", "fpr95", "ood_metrics"):
         f"ood.{_name}",
         lambda _call=_call, **arguments: _plain(_call(**arguments)),
         _arguments,
-        takes={name: ("float8",) for name in _arguments},
+        takes=dict.fromkeys(_arguments, ("float8",)),
     )
 
 

@@ -109,7 +109,6 @@ def limited(seconds: int) -> Iterator[None]:
 
 def run(entry: Entry, arguments: dict[str, Any]) -> Outcome:
     torch.manual_seed(0)
-    np.random.seed(0)
     state = entry.state() if entry.state is not None else None
     keywords = dict(arguments) if state is None else {"state_": state, **arguments}
     before = snapshot(state)

@@ -9,7 +9,7 @@ from tests.hostile.engine import judged, one_at_a_time
 
 CALLS = {entry.name: entry for entry in ENTRIES if len(entry.arguments) > 1}
 VALUES = {name: list(one_at_a_time(entry)) for name, entry in CALLS.items()}
-SETTINGS = dict(deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SETTINGS = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
 
 def _check(data: st.DataObject) -> None:

@@ -26,7 +26,7 @@ import torch
 from pairgrad.distributed.calls import Call, wire_bytes
 from pairgrad.distributed.collectives import EXCHANGES, INPUTS, call_seconds, expected_distinct, statistics_exchange, step_calls
 from pairgrad.distributed.footprint import PROCESS, Memory, apart_views, footprint
-from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number, wide_dtype
+from pairgrad.ground.checks import boolean, integer_at_least, one_of, real_number, wide_dtype
 
 __all__ = ["SCHEMA", "Cluster", "Estimate", "Plan", "Workload", "estimate", "plan_layouts", "ranks_needed", "step_calls"]
 

@@ -15,7 +15,6 @@ from pairgrad.potentials import kernels
 from pairgrad.potentials.miller import ConsistentMiller, LogMillerFormulas, Miller
 from pairgrad.potentials.protocol import Pair, Potential
 
-
 LONGEST = 10**6  # steps of the recurrence: more would not come back within minutes
 
 
