@@ -61,7 +61,10 @@ VIEWS: dict[str, Callable[[int, int], tuple[tuple[int, ...], Callable[[torch.Ten
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
+QUICK = ("every other column", "one row for all", "of a subclass")
+
+
+@pytest.mark.parametrize("view", [view if view in QUICK else pytest.param(view, marks=pytest.mark.slow) for view in VIEWS])
 @pytest.mark.parametrize("name", CALLS)
 def test_views_have_the_values_and_gradients_of_a_copy(name: str, view: str) -> None:
     call, valid = CALLS[name]

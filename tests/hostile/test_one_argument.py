@@ -5,7 +5,7 @@ import pytest
 from tests.hostile.calls import ENTRIES
 from tests.hostile.engine import Entry, judged, one_at_a_time, run
 
-EVERY = 5  # of the hostile values of an entry, one in so many is in the default run; another one in the next entry
+EVERY = 10  # of the hostile values of an entry, one in so many is in the default run; another one in the next entry
 
 
 def _check(entry: Entry, every: int, first: int) -> None:

@@ -20,7 +20,7 @@ def _check(data: st.DataObject) -> None:
     assert found is None, f"{entry.name}, {first[0]} = {first[1].name}, {second[0]} = {second[1].name}: {found}"
 
 
-@settings(max_examples=100, **SETTINGS)
+@settings(max_examples=50, **SETTINGS)
 @given(st.data())
 def test_two_arguments(data: st.DataObject) -> None:
     _check(data)

@@ -127,6 +127,8 @@ class Cluster:
             if value is None and name == "memory":
                 continue
             object.__setattr__(self, name, _number(name, value))
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be a positive number, got {value!r}: it is given in {unit}")
             if not _LEAST <= getattr(self, name) <= _MOST:
                 raise ValueError(f"{name} must be a positive number, from {_LEAST:g} to {_MOST:g}, got {value!r}: it is given in {unit}")
         for name, unit in (("latency", "seconds"), ("elementwise", "operations per score"), ("process", "bytes")):
@@ -401,4 +403,7 @@ def _fewest_shards(workload: Workload, cluster: Cluster, data: int) -> Estimate 
 
 
 def _number(name: str, value: Any) -> float:
-    return real_number(name, value, "a finite number", kind=TypeError)
+    try:
+        return real_number(name, value, "a finite number")
+    except ValueError as error:  # NaN and infinity are no numbers either
+        raise TypeError(str(error)) from None

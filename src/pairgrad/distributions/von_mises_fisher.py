@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from typing import Any, ClassVar
 
@@ -78,7 +77,7 @@ class VonMisesFisher(Distribution):
         if mean_direction.dim() < 1 or mean_direction.shape[-1] < 2:
             raise ValueError(f"mean_direction must have shape (..., p) with p >= 2 coordinates, got {describe(mean_direction)}")
         if isinstance(concentration, numbers.Real) and not isinstance(concentration, bool):
-            number = real_number("concentration", concentration, "finite and >= 0", lambda kappa: 0 <= kappa < math.inf)
+            number = real_number("concentration", concentration, "finite and >= 0", lambda kappa: True)  # the sign is looked at below
             concentration = torch.tensor(number, dtype=mean_direction.dtype, device=mean_direction.device)
         concentration = floating_tensor("concentration", concentration)
         if concentration.device != mean_direction.device:

@@ -160,7 +160,9 @@ def shape_of(name: str, value: Any) -> torch.Size:
         return torch.Size(value)
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"{name} must be a tuple of integers >= 0, got {describe(value)}: e.g. (3,)")
-    sizes = [size if isinstance(size, torch.SymInt) else integer_at_least(f"{name}[{i}]", size, 0) for i, size in enumerate(value)]
+    sizes: list[Any] = [
+        size if isinstance(size, torch.SymInt) else integer_at_least(f"{name}[{i}]", size, 0) for i, size in enumerate(value)
+    ]
     if math.prod(sizes) >= 2**60:
         raise ValueError(f"{name} must have fewer than 2^60 elements, got {describe(tuple(value))}")
     return torch.Size(sizes)

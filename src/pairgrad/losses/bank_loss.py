@@ -103,7 +103,7 @@ class BankLoss(nn.Module):
         super().__init__()
         if isinstance(temperature, torch.Tensor):
             raise TypeError("temperature of a loss with a bank must be a number; use vmf_cross_entropy to learn it")
-        temperature = check_temperature(temperature)
+        temperature = float(check_temperature(temperature))
         self.bank = ClassBank(num_classes, dim, **bank)
         self.team: Team | None = None
         self.class_counts: Sequence[float] | torch.Tensor | None = None  # kept where the bank has no numbers yet (device "meta")
