@@ -345,8 +345,8 @@ def test_label_dtypes() -> None:
         ({"reduction": "avg"}, ValueError, "reduction must be one of 'mean', 'sum', 'none', got 'avg'"),
         ({"geometry": "dense"}, ValueError, "geometry must be one of 'factorised', 'expanded', got 'dense'"),
         ({"temperature": 0.0}, ValueError, "temperature must be a positive finite number, got 0.0"),
-        ({"label_smoothing": 1.5}, ValueError, r"label_smoothing must lie in \[0, 1\], got 1.5"),
-        ({"label_smoothing": -0.1}, ValueError, r"label_smoothing must lie in \[0, 1\], got -0.1"),
+        ({"label_smoothing": 1.5}, ValueError, r"label_smoothing must be a number in \[0, 1\], got 1.5"),
+        ({"label_smoothing": -0.1}, ValueError, r"label_smoothing must be a number in \[0, 1\], got -0.1"),
         ({"state": None}, TypeError, "state must be a pairgrad.ClassBank or a pairgrad.ClassState, got None"),
         (
             {"features": torch.ones(2, 1, 8)},

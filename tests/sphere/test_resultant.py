@@ -187,11 +187,11 @@ def test_one_unit_sample_says_nothing() -> None:
     [
         ((0, 0.5), ValueError, "count must be an integer >= 1, got 0"),
         ((2.5, 0.5), TypeError, "count must be an integer >= 1, got 2.5"),
-        ((2, -0.5), ValueError, "mean_length must be >= 0, got -0.5"),
-        ((2, math.nan), ValueError, "mean_length must be >= 0, got nan"),
+        ((2, -0.5), ValueError, "mean_length must be >= 0 and finite, got -0.5"),
+        ((2, math.nan), ValueError, "mean_length must be >= 0 and finite, got nan"),
         ((2, 1.5), ValueError, "mean_length of unit features must be <= 1, got 1.5: give covariance_trace"),
-        ((2, 1.5, -1.0), ValueError, "covariance_trace must be >= 0, got -1.0"),
-        ((2, 1.5, math.nan), ValueError, "covariance_trace must be >= 0, got nan"),
+        ((2, 1.5, -1.0), ValueError, "covariance_trace must be >= 0 and finite, got -1.0"),
+        ((2, 1.5, math.nan), ValueError, "covariance_trace must be >= 0 and finite, got nan"),
     ],
 )
 def test_wrong_arguments_of_the_expectation(arguments: tuple, error: type[Exception], message: str) -> None:

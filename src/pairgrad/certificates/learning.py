@@ -22,7 +22,7 @@ from pairgrad.ground.checks import describe, floating_tensor
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.losses.cross_entropy import checked_per_class
 from pairgrad.losses.patt import PATTLoss
-from pairgrad.losses.scores import State, check_temperature, checked_state, resolve, working_dtype
+from pairgrad.losses.scores import State, check_reach, check_temperature, checked_state, resolve, working_dtype
 from pairgrad.potentials import Potential
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.reference import Balls
@@ -221,6 +221,10 @@ def certify(
         (True, True)
     """
     single = isinstance(features, torch.Tensor)
+    if groups is not None and not isinstance(groups, Mapping):
+        raise TypeError(f"groups must be a mapping from names to masks or indices of samples, or None, got {describe(groups)}")
+    if not isinstance(features, (torch.Tensor, tuple, list)):
+        raise TypeError(f"features must be a tensor (batch, dim) or a sequence of such views, got {describe(features)}")
     views = [features] if isinstance(features, torch.Tensor) else list(features)
     states = list(state) if isinstance(state, Sequence) else [state] * len(views)
     if not views:
@@ -229,8 +233,14 @@ def certify(
         raise ValueError(f"state must be one state for all views or one for each of the {len(views)}, got {len(states)}")
     for view in views:
         floating_tensor("features", view)
-    check_temperature(temperature)
-    tau = float(temperature)
+    temperature = check_temperature(temperature)
+    if isinstance(temperature, torch.Tensor):
+        if temperature.device.type == "meta":
+            raise ValueError(f"temperature must be a positive number or a tensor with one, got {describe(temperature)}")
+        temperature = float(temperature.detach())
+    tau = temperature
+    if not 1e-30 <= tau <= 1e30:
+        raise ValueError(f"temperature must be a positive finite number, for a certificate from 1e-30 to 1e30, got {tau!r}")
     pot = resolve(realization, checked_state(states[0]).dim)
     given = _Given(views[0].dtype)
     return _certified(views, labels, states, tau, log_prior, pot, geometry_dtype, validate, groups, given, single=single)
@@ -391,6 +401,7 @@ def _prepared(
         raise ValueError("features must have at least one row: nothing can be said of an empty batch")
     labels = checked_labels(labels, len(view), state.num_classes, classes.rows, validate=validate)
     dtype = working_dtype(view, classes, geometry_dtype)
+    check_reach(view, classes, temperature, dtype, validate)
     prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
     prior, prior_error = None if prior is None else prior.detach(), None
     if prior is not None and log_prior is not None:
@@ -498,7 +509,7 @@ def _variation(delta: torch.Tensor, rest: torch.Tensor, slack: torch.Tensor) -> 
 
 def _members(name: str, members: torch.Tensor, batch: int) -> torch.Tensor:
     """The indices of a group's samples."""
-    if not isinstance(members, torch.Tensor) or members.dim() != 1 or members.is_floating_point():
+    if not isinstance(members, torch.Tensor) or members.dim() != 1 or members.is_floating_point() or members.is_complex():
         raise TypeError(f"groups[{name!r}] must be a mask ({batch},) of booleans or a tensor of indices, got {describe(members)}")
     if members.dtype == torch.bool:
         if len(members) != batch:

@@ -52,7 +52,7 @@ from pairgrad.coherence.straight import StraightThrough, straight_through
 from pairgrad.coherence.structure import structural_findings
 from pairgrad.coherence.subject import Subject, generators_restored
 from pairgrad.coherence.verdict import Finding, Verdict
-from pairgrad.ground.checks import describe, integer_at_least, one_of
+from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number
 
 _GRAVITY = {"alarm": 0, "warning": 1, "note": 2}
 
@@ -128,11 +128,18 @@ def audit(
         'coherent, to 9.09e-13 of the gradient'
     """
     one_of("effort", effort, tuple(EFFORTS))
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
     seed = integer_at_least("seed", seed, 0)
     if intent is not None:
         one_of("intent", intent, INTENTS)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
-        raise ValueError(f"tolerance must be a number from 0 to 1, relative to the size of the gradient, got {describe(tolerance)}")
+    expected = "a number from 0 to 1, relative to the size of the gradient"
+    tolerance = real_number("tolerance", tolerance, expected, lambda share: 0 <= share < 1, kind=ValueError)
+    second_order, consequences = boolean("second_order", second_order), boolean("consequences", consequences)
+    if module is not None and not isinstance(module, torch.nn.Module):
+        raise TypeError(f"module must be an nn.Module that fn uses, or None, got {describe(module)}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a callable of a Progress, or None, got {describe(progress)}")
     if inputs is None:
         inputs = _inputs_of(domain, dtype)
     if dtype is not None and isinstance(fn, torch.nn.Module):
@@ -198,6 +205,8 @@ def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterab
         >>> pg.assert_coherent(torch.special.erfcx, torch.linspace(-2, 5, 8, dtype=torch.float64)).verdict.value
         'coherent'
     """
+    if not isinstance(allow, (tuple, list, set, frozenset)):
+        raise TypeError(f"allow must be a sequence of verdicts, such as ('jump',), got {describe(allow)}")
     allowed = tuple(Verdict(one_of("allow", verdict, tuple(v.value for v in Verdict))) for verdict in allow)
     report = audit(fn, inputs, **options)
     if not report.passed and report.verdict not in allowed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 
 from pairgrad.coherence.path import Geometric, Straight, random_signs
 from pairgrad.ground.checks import describe
+
+_HUGE = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,8 @@ Interval = Box | LogRange
 
 
 def _check_ends(name: str, low: Any, high: Any) -> None:
-    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) and math.isfinite(end) for end in (low, high)):
-        raise ValueError(f"{name} needs two finite numbers low < high, got low={low!r}, high={high!r}")
+    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) and -_HUGE <= end <= _HUGE for end in (low, high)):
+        raise ValueError(f"{name} needs two finite numbers low < high, got low={describe(low)}, high={describe(high)}")
     if not low < high:
         raise ValueError(f"{name} needs low < high, got low={low!r}, high={high!r}")
 

@@ -14,7 +14,7 @@ from typing import Any
 from pairgrad.coherence.record import STATEFUL, Recording
 from pairgrad.coherence.run import NodeReport, RunReport
 from pairgrad.coherence.verdict import Verdict
-from pairgrad.ground.checks import describe, integer_at_least, one_of
+from pairgrad.ground.checks import describe, integer_at_least, one_of, real_number
 
 REACTIONS = ("warn", "raise", "ignore")
 COLUMNS: tuple[str, ...] = (
@@ -98,20 +98,20 @@ class CoherenceMonitor:
         seed: int = 0,
     ) -> None:
         self.every = integer_at_least("every", every, 1)
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-            raise ValueError(
-                f"share must be a number above 0 and up to 1, the part of the running time that looks may take, got {describe(share)}"
-            )
+        expected = "a number above 0 and up to 1, the part of the running time that looks may take"
+        share = real_number("share", share, expected, lambda part: 0 < part <= 1, kind=ValueError)
         if writer is not None and not callable(getattr(writer, "add_scalar", None)):
             raise TypeError(f"writer must have a method add_scalar(name, value, step), such as a SummaryWriter, got {describe(writer)}")
         if log is not None and not callable(log):
             raise TypeError(f"log must be a callable of a dict of scalars and a step, got {describe(log)}")
         self._share, self._writer, self._log = float(share), writer, log
         self._reaction = one_of("reaction", reaction, REACTIONS)
+        if csv is not None and (not isinstance(csv, (str, os.PathLike)) or not str(csv)):
+            raise TypeError(f"csv must be the path of a file, or None, got {describe(csv)}")
         self._csv = None if csv is None else Path(csv)
+        self._recording = Recording(states=states, memory=memory, loss=False, seed=seed)
         if self._csv is not None:
             _begin(self._csv)
-        self._recording = Recording(states=states, memory=memory, loss=False, seed=seed)
         self._steps = self._looked_at = self._last = 0
         self._running = False
         self._since, self._spent = time.perf_counter(), 0.0

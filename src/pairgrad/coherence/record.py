@@ -26,7 +26,7 @@ from pairgrad.coherence.step import Replay
 from pairgrad.coherence.subject import Point, generators_restored, supplied
 from pairgrad.coherence.tape import Tape
 from pairgrad.coherence.verdict import Verdict
-from pairgrad.ground.checks import describe, integer_at_least, one_of
+from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of
 
 STATES = 24
 MEMORY = 256 * 2**20
@@ -97,7 +97,7 @@ class Recording:
         self._states = integer_at_least("states", states, 1)
         self._memory = integer_at_least("memory", memory, 1, hint="in bytes, for example 256 * 2**20")
         self._seed = integer_at_least("seed", seed, 0)
-        self._wants_loss = bool(loss)
+        self._wants_loss = boolean("loss", loss)
         self._entered = False
         self._recorder = Recorder(self._states, whole=WHOLE, memory=self._memory, seed=self._seed, of_run=True)
         self.clear()

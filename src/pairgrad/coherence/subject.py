@@ -55,12 +55,15 @@ class Subject:
             raise TypeError(f"fn must be callable, got {describe(fn)}")
         if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
             raise TypeError(f"fn must be callable: pass {fn.__name__}.apply, not the class {fn.__name__}")
-        if dtype is not None and dtype not in FLOATING:
+        if dtype is not None and (not isinstance(dtype, torch.dtype) or dtype not in FLOATING):
             raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
         self.fn = fn
         self.name = _name(fn)
         args, kwargs = arguments_of(inputs)
         flat, self._structure = pytree.tree_flatten((args, kwargs))
+        for leaf in flat:
+            if isinstance(leaf, torch.Tensor) and leaf.device.type == "meta":
+                raise ValueError(f"inputs must hold numbers, got {describe(leaf)}: an audit computes with them")
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
         self.module = module if module is not None else _module_of(fn)
         parameters = _parameters(self.module)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.ground.checks import dense, describe, floating_tensor, integer_at_least
 from pairgrad.losses.bank_loss import BankLoss
 
 
@@ -31,18 +31,20 @@ class MetricLearningLoss(nn.Module):
             raise ValueError(
                 "indices_tuple, ref_emb and ref_labels must be None: features are compared with classes here, not with each other"
             )
-        if self.views == 1:
-            return self.loss(embeddings, labels)
-        if embeddings.dim() != 2 or embeddings.shape[0] % self.views:
+        floating_tensor("embeddings", embeddings)
+        if embeddings.dim() != 2 or embeddings.shape[0] % self.views or not embeddings.shape[1]:
             raise ValueError(
                 f"embeddings must have shape ({self.views} * batch, dim): {self.views} views of one batch, got {describe(embeddings)}"
             )
         if not isinstance(labels, torch.Tensor) or labels.shape != embeddings.shape[:1]:
             raise ValueError(f"labels must have shape ({embeddings.shape[0]},), one per row of embeddings, got {describe(labels)}")
-        repeated = labels.view(self.views, -1)
+        if self.views == 1:
+            return self.loss(embeddings, labels)
+        dense("labels", labels)
+        repeated = labels.reshape(self.views, -1)
         if repeated.device.type == "cpu" and not bool((repeated == repeated[0]).all()):
             raise ValueError(f"labels must repeat in the same order for each of the {self.views} views")
-        return self.loss(embeddings.view(self.views, -1, embeddings.shape[1]), repeated[0])
+        return self.loss(embeddings.reshape(self.views, -1, embeddings.shape[1]), repeated[0])
 
 
 class TimmLoss(nn.Module):

@@ -18,6 +18,7 @@ from torch import nn
 from pairgrad.compat.checkpoint import EstimatorState, read_proco_checkpoint
 from pairgrad.ground.checks import describe
 from pairgrad.losses.adjust import LogitAdjust as _LogitAdjust
+from pairgrad.losses.adjust import real_vector
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.sphere.bank import ClassBank
 
@@ -91,9 +92,14 @@ class ProCoLoss(nn.Module):
 
     def cal_weight_for_classes(self, cls_num_list: Sequence[float]) -> None:
         """Class frequencies, kept as `weight` (1, K)."""
-        counts = torch.as_tensor(cls_num_list, dtype=torch.float32, device=self.bank.sums.device)
-        if counts.shape != (self.num_classes,):
-            raise ValueError(f"cls_num_list must have one count for each of the {self.num_classes} classes, got {describe(counts)}")
+        given = real_vector("cls_num_list", cls_num_list, "give one count for each class")
+        if given.shape != (self.num_classes,):
+            raise ValueError(f"cls_num_list must have one count for each of the {self.num_classes} classes, got {describe(given)}")
+        counts = given.to(device=self.bank.sums.device, dtype=torch.float32)
+        if not bool(((counts >= 0) & counts.isfinite()).all()) or not 0 < float(counts.sum()) < float("inf"):
+            raise ValueError(
+                f"cls_num_list must be finite and >= 0 with a positive sum, got values from {given.min():g} to {given.max():g}"
+            )
         self.weight = (counts / counts.sum()).view(1, -1)
 
     def reload_memory(self) -> None:

@@ -13,11 +13,11 @@ from pairgrad.distributed.bank import DistributedClassBank
 from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.meeting import Meeting, Samples, number_of
 from pairgrad.distributed.scoring import Shard, combined, label_of_shard, no_second_derivative, own_gradient
-from pairgrad.ground.checks import describe
+from pairgrad.ground.checks import describe, integer_at_least
 from pairgrad.losses import fused
-from pairgrad.losses.cross_entropy import Job, Targets, checked_per_class, is_transformed, longest, spread, weighted
+from pairgrad.losses.cross_entropy import Job, Targets, checked_options, checked_per_class, is_transformed, longest, spread, weighted
 from pairgrad.losses.reduction import check_reduction, reduce
-from pairgrad.losses.scores import check_temperature, full_precision, resolve, working_dtype
+from pairgrad.losses.scores import check_reach, check_temperature, full_precision, resolve, working_dtype
 from pairgrad.losses.views import sums_over_classes
 from pairgrad.potentials import Potential
 from pairgrad.sphere.inputs import checked_features, checked_labels
@@ -99,11 +99,11 @@ def vmf_cross_entropy(
     classes = state.classes()
     device = classes.rows.device
     with meeting.refusing(device):
-        check_temperature(temperature)
         if isinstance(temperature, torch.Tensor):
             raise TypeError("temperature must be a number where several ranks hold the classes")
-        if not 0 <= label_smoothing <= 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing!r}")
+        temperature = float(check_temperature(temperature))
+        ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
+        tile = None if tile is None else integer_at_least("tile", tile, 1)
         pot = resolve(realization, state.dim)
         features = checked_features(features, state.dim, classes.rows, validate=validate)
         if is_transformed(features):
@@ -117,6 +117,8 @@ def vmf_cross_entropy(
         dtype = working_dtype(features, classes, geometry_dtype)
         log_prior = checked_per_class("log_prior", log_prior, layout.num_classes, classes.rows, dtype)
         weight = checked_per_class("weight", weight, layout.num_classes, classes.rows, dtype)
+        check_reach(features, classes, temperature, dtype, validate)
+        longest(features, max_norm, validate)
         if log_prior is not None and log_prior.requires_grad:
             raise ValueError("log_prior must not require a gradient where several ranks hold the classes: detach it")
     learned = any(tensor.requires_grad for tensor in (classes.rows, classes.concentration)) and torch.is_grad_enabled()
@@ -142,7 +144,7 @@ def vmf_cross_entropy(
             dtype,
             rows=len(samples.labels),
             num_classes=layout.rows,
-            longest=longest(samples.views[0], max_norm),
+            longest=longest(samples.views[0], max_norm, False),  # every rank has looked at its own
             spread=spread(log_prior),
             gradient=samples.gradient,
             tile=tile,

@@ -27,6 +27,8 @@ def shard(num_classes: int, ranks: int, rank: int) -> tuple[int, int]:
         >>> [shard(10, 4, rank) for rank in range(4)]
         [(0, 3), (3, 6), (6, 9), (9, 10)]
     """
+    num_classes, ranks = integer_at_least("num_classes", num_classes, 1), integer_at_least("ranks", ranks, 1)
+    rank = integer_at_least("rank", rank, 0, most=ranks - 1)
     each = -(-num_classes // ranks)
     return min(rank * each, num_classes), min((rank + 1) * each, num_classes)
 

@@ -26,7 +26,7 @@ import torch
 from pairgrad.distributed.calls import Call, wire_bytes
 from pairgrad.distributed.collectives import EXCHANGES, INPUTS, call_seconds, expected_distinct, statistics_exchange, step_calls
 from pairgrad.distributed.footprint import PROCESS, Memory, apart_views, footprint
-from pairgrad.ground.checks import DTYPES, describe, integer_at_least, one_of
+from pairgrad.ground.checks import boolean, integer_at_least, one_of, real_number, wide_dtype
 
 __all__ = ["SCHEMA", "Cluster", "Estimate", "Plan", "Workload", "estimate", "plan_layouts", "ranks_needed", "step_calls"]
 
@@ -37,6 +37,8 @@ SCHEMA = "pairgrad.plan/1"
 ELEMENTWISE = 2000.0
 BANDWIDTH = 12.5e9  # bytes per second that a rank sends; assumed, a link of 100 Gbit/s
 LATENCY = 2e-5  # seconds per message; assumed, not measured
+_LEAST, _MOST = 1e-9, 1e30  # of bytes, seconds and operations
+MOST_RANKS = 10**6  # every divisor of their number is a layout
 FLOPS = 1e13  # per second; assumed, the order of float32 products on a GPU
 
 
@@ -70,13 +72,19 @@ class Workload:
     static: bool = False
 
     def __post_init__(self) -> None:
-        integer_at_least("classes", self.classes, 1, hint="the number of classes of the whole bank")
-        integer_at_least("dim", self.dim, 2, hint="a direction needs at least two coordinates")
-        integer_at_least("batch", self.batch, 1, hint="the samples of one step, of all ranks together")
-        integer_at_least("views", self.views, 1)
-        if self.dtype not in DTYPES:
-            raise TypeError(f"dtype must be torch.float32 or torch.float64, got {describe(self.dtype)}: a bank has one of these")
-        if not 0 < _number("sample", self.sample) <= 1:
+        hints = {
+            "classes": "the number of classes of the whole bank",
+            "dim": "a direction needs at least two coordinates",
+            "batch": "the samples of one step, of all ranks together",
+            "views": "of each sample",
+        }
+        for name, hint in hints.items():  # as Python integers: those of numpy overflow
+            object.__setattr__(self, name, integer_at_least(name, getattr(self, name), 2 if name == "dim" else 1, hint=hint))
+        wide_dtype("dtype", self.dtype, hint="a bank has one of these")
+        for name in ("two_epochs", "prior", "bounded", "static"):
+            boolean(name, getattr(self, name))
+        object.__setattr__(self, "sample", _number("sample", self.sample))
+        if not 0 < self.sample <= 1:
             raise ValueError(f"sample must lie above 0 and be at most 1, got {self.sample!r}: it is the share of classes that is scored")
         one_of("exchange", self.exchange, EXCHANGES)
         one_of("inputs", self.inputs, INPUTS)
@@ -113,14 +121,23 @@ class Cluster:
     process: int = PROCESS
 
     def __post_init__(self) -> None:
-        integer_at_least("ranks", self.ranks, 1)
+        object.__setattr__(self, "ranks", integer_at_least("ranks", self.ranks, 1, most=MOST_RANKS))
         for name, unit in (("bandwidth", "bytes per second"), ("flops", "operations per second"), ("memory", "bytes per rank")):
             value = getattr(self, name)
-            if (value is not None or name != "memory") and not _number(name, value) > 0:
+            if value is None and name == "memory":
+                continue
+            object.__setattr__(self, name, _number(name, value))
+            if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be a positive number, got {value!r}: it is given in {unit}")
+            if not _LEAST <= getattr(self, name) <= _MOST:
+                raise ValueError(f"{name} must be a positive number, from {_LEAST:g} to {_MOST:g}, got {value!r}: it is given in {unit}")
         for name, unit in (("latency", "seconds"), ("elementwise", "operations per score"), ("process", "bytes")):
-            if _number(name, getattr(self, name)) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)!r}: it is given in {unit}")
+            value = _number(name, getattr(self, name))
+            if not 0 <= value <= _MOST:
+                raise ValueError(f"{name} must not be negative, nor above {_MOST:g}, got {getattr(self, name)!r}: it is given in {unit}")
+            object.__setattr__(
+                self, name, int(value) if value.is_integer() and isinstance(getattr(self, name), numbers.Integral) else value
+            )
 
 
 @dataclass(frozen=True)
@@ -386,6 +403,7 @@ def _fewest_shards(workload: Workload, cluster: Cluster, data: int) -> Estimate 
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise TypeError(f"{name} must be a finite number, got {describe(value)}")
-    return float(value)
+    try:
+        return real_number(name, value, "a finite number")
+    except ValueError as error:  # NaN and infinity are no numbers either
+        raise TypeError(str(error)) from None

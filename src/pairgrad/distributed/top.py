@@ -43,7 +43,7 @@ def top_classes(
         features = checked_features(features, state.dim, classes.rows)
         if features.dim() != 2:
             raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
-        check_temperature(temperature)
+        temperature = float(check_temperature(temperature))
         pot = resolve(realization, state.dim)
         dtype = working_dtype(features, classes, None)
         log_prior = checked_per_class("log_prior", log_prior, layout.num_classes, classes.rows, dtype)

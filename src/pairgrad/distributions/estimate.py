@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import torch
 
 from pairgrad.distributions.unit import check_unit
-from pairgrad.ground.checks import computing_dtype, describe, floating_tensor, one_of
+from pairgrad.ground.checks import computing_dtype, dense, describe, floating_tensor, one_of
 from pairgrad.losses.scores import full_precision
 from pairgrad.potentials import Potential
 from pairgrad.potentials.registry import paired
 
 ESTIMATORS = ("mle", "unbiased", "closed-form", "banerjee", "sra")
 _SRA_STEPS = 2
+_LEAST_TOTAL = 1e-18  # below, the standard errors of a sample of that size are no numbers in float32
 
 
 class Estimate(NamedTuple):
@@ -29,6 +30,8 @@ def estimate(x: torch.Tensor, weights: torch.Tensor | None, estimator: str) -> t
     """Mean direction (..., p), concentration (...) and facts, of unit vectors (..., n, p)."""
     one_of("estimator", estimator, ESTIMATORS)
     floating_tensor("x", x)
+    if x.device.type == "meta":
+        raise ValueError(f"x must hold numbers, got {describe(x)}: a fit looks at them")
     if x.dim() < 2 or x.shape[-1] < 2 or x.shape[-2] < 1:
         raise ValueError(f"x must have shape (..., n, p) with n >= 1 vectors of p >= 2 coordinates, got {describe(x)}")
     check_unit("x", x, True)
@@ -37,6 +40,11 @@ def estimate(x: torch.Tensor, weights: torch.Tensor | None, estimator: str) -> t
     total = counts.sum(-1)
     if bool((total <= 0).any()):
         raise ValueError("weights must have a positive sum in every batch entry, got one of 0: nothing would be fitted")
+    if bool(((total < _LEAST_TOTAL) | ~total.isfinite()).any()):
+        raise ValueError(
+            f"weights must have a finite sum of at least {_LEAST_TOTAL:g} in every batch entry, got {total.min().item():g} to {total.max().item():g}: "
+            "their sum is the sample size"
+        )
     if estimator == "unbiased" and bool((total < 2).any()):
         raise ValueError(
             f"estimator='unbiased' reads weights as counts, which must sum to 2 or more in every batch entry, got {total.min().item():g}: "
@@ -93,8 +101,11 @@ def _concentration(pot: Potential, r: torch.Tensor, rest: torch.Tensor, count: t
 
 
 def _checked_weights(weights: Any, x: torch.Tensor) -> torch.Tensor:
-    if not isinstance(weights, torch.Tensor) or weights.is_complex():
+    if not isinstance(weights, torch.Tensor) or weights.is_complex() or weights.is_quantized:
         raise TypeError(f"weights must be a torch tensor of real numbers, one per vector of x, got {describe(weights)}")
+    dense("weights", weights)
+    if weights.device != x.device:
+        raise ValueError(f"weights must be on {x.device}, where x is, got {describe(weights)}: move them with .to(...)")
     counts = weights.to(x.dtype)
     try:
         shape = torch.broadcast_shapes(counts.shape[:-1], x.shape[:-2])

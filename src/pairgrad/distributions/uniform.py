@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch.distributions import Distribution, constraints
 
-from pairgrad.distributions.unit import check_last, check_unit, uniform_direction, unit_vector
-from pairgrad.ground.checks import computing_dtype, floating_tensor, integer_at_least
+from pairgrad.distributions.unit import check_batch, check_last, check_unit, uniform_direction, unit_vector
+from pairgrad.ground.checks import computing_dtype, device_or_none, floating_tensor, integer_at_least, optional_boolean, shape_of
 from pairgrad.sphere.area import log_area
 
 
@@ -33,17 +33,17 @@ class HypersphericalUniform(Distribution):
     def __init__(
         self, dim: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None, validate_args: bool | None = None
     ) -> None:
-        self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
+        self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates", most=2 * 10**9)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         computing_dtype("dtype", dtype)
-        self._zero = torch.zeros((), dtype=dtype, device=device)
-        self._looks = validate_args
+        self._zero = torch.zeros((), dtype=dtype, device=device_or_none("device", device))
+        self._looks = optional_boolean("validate_args", validate_args)
         super().__init__(torch.Size(), torch.Size((self.dim,)), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> HypersphericalUniform:
         new: Any = self._get_checked_instance(HypersphericalUniform, _instance)
         new.dim, new._zero, new._looks = self.dim, self._zero, self._looks
-        Distribution.__init__(new, torch.Size(batch_shape), self.event_shape, validate_args=False)
+        Distribution.__init__(new, shape_of("batch_shape", batch_shape), self.event_shape, validate_args=False)
         return new
 
     def _constant(self, value: float, shape: torch.Size) -> torch.Tensor:
@@ -72,7 +72,7 @@ class HypersphericalUniform(Distribution):
         floating_tensor("value", value)
         check_last("value", value, self.dim)
         check_unit("value", value, self._looks)
-        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        shape = check_batch("value", value, self.batch_shape, self._zero.device)
         return torch.full(shape, -log_area(self.dim), dtype=torch.promote_types(value.dtype, self._zero.dtype), device=value.device)
 
     def entropy(self) -> torch.Tensor:
@@ -80,7 +80,7 @@ class HypersphericalUniform(Distribution):
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         """Exact draws, of shape sample_shape + batch_shape + (dim,); there is no parameter to differentiate by."""
-        return uniform_direction(self._extended_shape(torch.Size(sample_shape)), self._zero, generator).to(self._zero.dtype)
+        return uniform_direction(self._extended_shape(shape_of("sample_shape", sample_shape)), self._zero, generator).to(self._zero.dtype)
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         return self.rsample(sample_shape, generator)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.distributions import constraints
 
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, readable
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, generator_or_none, readable
 from pairgrad.sphere.inputs import looks
 
 
@@ -56,9 +56,22 @@ def check_last(name: str, value: Any, dim: int) -> None:
         raise ValueError(f"{name} must have shape (..., {dim}), that many coordinates as the mean direction has, got {describe(value)}")
 
 
+def check_batch(name: str, value: torch.Tensor, batch_shape: torch.Size, device: torch.device) -> torch.Size:
+    """The common shape of `value` without its last dimension and a batch of distributions on `device`; a ValueError where there is none."""
+    if value.device != device:
+        raise ValueError(f"{name} must be on {device}, where the distribution is, got {describe(value)}: move one with .to(...)")
+    try:
+        return torch.broadcast_shapes(value.shape[:-1], batch_shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{name} must have a shape that broadcasts against the batch {tuple(batch_shape)} of the distribution, without its last dimension, "
+            f"got {describe(value)}"
+        ) from None
+
+
 def source(generator: torch.Generator | None) -> dict[str, Any]:
     """The keyword for torch.rand and randn: their overloads with a generator, None included, cannot be traced with symbolic sizes."""
-    return {} if generator is None else {"generator": generator}
+    return {} if generator_or_none("generator", generator) is None else {"generator": generator}
 
 
 def _normals(shape: torch.Size, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:

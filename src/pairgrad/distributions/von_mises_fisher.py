@@ -11,8 +11,17 @@ from torch.distributions import Distribution, constraints, register_kl
 from pairgrad.distributions.estimate import Estimate, estimate
 from pairgrad.distributions.polar import PolarAngle, moving
 from pairgrad.distributions.uniform import HypersphericalUniform
-from pairgrad.distributions.unit import check_last, check_unit, directions_at, unit_vector
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor
+from pairgrad.distributions.unit import check_batch, check_last, check_unit, directions_at, unit_vector
+from pairgrad.ground.checks import (
+    HALF_DTYPES,
+    computing_dtype,
+    describe,
+    floating_tensor,
+    generator_or_none,
+    optional_boolean,
+    real_number,
+    shape_of,
+)
 from pairgrad.losses.scores import full_precision
 from pairgrad.potentials.protocol import result_dtype
 from pairgrad.potentials.registry import paired
@@ -63,11 +72,13 @@ class VonMisesFisher(Distribution):
     has_rsample = True
 
     def __init__(self, mean_direction: torch.Tensor, concentration: torch.Tensor | float, validate_args: bool | None = None) -> None:
+        validate_args = optional_boolean("validate_args", validate_args)
         floating_tensor("mean_direction", mean_direction)
         if mean_direction.dim() < 1 or mean_direction.shape[-1] < 2:
             raise ValueError(f"mean_direction must have shape (..., p) with p >= 2 coordinates, got {describe(mean_direction)}")
         if isinstance(concentration, numbers.Real) and not isinstance(concentration, bool):
-            concentration = torch.tensor(float(concentration), dtype=mean_direction.dtype, device=mean_direction.device)
+            number = real_number("concentration", concentration, "finite and >= 0", lambda kappa: True)  # the sign is looked at below
+            concentration = torch.tensor(number, dtype=mean_direction.dtype, device=mean_direction.device)
         concentration = floating_tensor("concentration", concentration)
         if concentration.device != mean_direction.device:
             raise ValueError(
@@ -141,7 +152,14 @@ class VonMisesFisher(Distribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> VonMisesFisher:
         """The same distribution with a larger batch shape; nothing is copied."""
         new: Any = self._get_checked_instance(VonMisesFisher, _instance)
-        shape = torch.Size(batch_shape)
+        shape = shape_of("batch_shape", batch_shape)
+        try:
+            torch.broadcast_shapes(self.batch_shape, shape)
+            fits = len(shape) >= len(self.batch_shape)
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ValueError(f"batch_shape must be one that the batch {tuple(self.batch_shape)} expands to, got {tuple(shape)}")
         new.mean_direction = self.mean_direction.expand(*shape, self.dim)
         new.concentration = self.concentration.expand(shape)
         new.estimate, new._potential, new._looks = None, self._potential, self._looks
@@ -195,6 +213,7 @@ class VonMisesFisher(Distribution):
         floating_tensor("value", value)
         check_last("value", value, self.dim)
         check_unit("value", value, self._looks)
+        check_batch("value", value, self.batch_shape, self.mean_direction.device)
         dtype = torch.promote_types(value.dtype, self.mean_direction.dtype)
         wide = computing_dtype("value", dtype)
         dtype = result_dtype(dtype, value.device.type)
@@ -244,7 +263,8 @@ class VonMisesFisher(Distribution):
             sample_shape: of the draws per entry of the batch.
             generator: where the randomness comes from; torch's default generator of the device if None.
         """
-        shape = self._extended_shape(torch.Size(sample_shape))
+        shape = self._extended_shape(shape_of("sample_shape", sample_shape))
+        generator_or_none("generator", generator)
         wide = computing_dtype("mean_direction", self.mean_direction.dtype)
         direction, kappa = self.mean_direction.to(wide), self.concentration.to(wide).expand(shape[:-1])
         polar = PolarAngle(self.dim)
@@ -260,6 +280,11 @@ def _same_sphere(first: Any, second: Any) -> None:
     """A ValueError unless two distributions live in the same dimension."""
     if first.dim != second.dim:
         raise ValueError(f"the distributions must live on one sphere, got dimensions {first.dim} and {second.dim}")
+    try:
+        torch.broadcast_shapes(first.batch_shape, second.batch_shape)
+    except RuntimeError:
+        shapes = f"{tuple(first.batch_shape)} and {tuple(second.batch_shape)}"
+        raise ValueError(f"the distributions must have batch shapes that broadcast against each other, got {shapes}") from None
 
 
 def _squared_distance(first: VonMisesFisher, second: VonMisesFisher) -> torch.Tensor:

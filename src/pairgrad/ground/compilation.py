@@ -7,11 +7,16 @@ from typing import Any, TypeVar
 
 import torch
 
-from pairgrad.ground.checks import describe
+from pairgrad.ground.checks import describe, one_of
 
 # a b + c with one rounding where the processor has it: polynomials in half the instructions, and never less accurate
 _OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
 Callee = TypeVar("Callee", bound=Callable[..., Any])
+
+
+def checked_mode(name: str, mode: Any) -> str:
+    """`mode` if it is one of torch.compile, else a ValueError."""
+    return one_of(name, mode, tuple(torch._inductor.list_mode_options()))
 
 
 def compile(target: Callee, *, mode: str | None = None) -> Callee:
@@ -23,7 +28,7 @@ def compile(target: Callee, *, mode: str | None = None) -> Callee:
         target: a module, such as a loss, or a function of tensors.
         mode: of torch.compile; `"reduce-overhead"` captures CUDA graphs.
     """
-    if not callable(target):
+    if not callable(target) or isinstance(target, type):
         raise TypeError(f"target must be a module or a function, got {describe(target)}")
-    options = {**_OPTIONS, **torch._inductor.list_mode_options(mode)} if mode is not None else dict(_OPTIONS)
+    options = {**_OPTIONS, **torch._inductor.list_mode_options(checked_mode("mode", mode))} if mode is not None else dict(_OPTIONS)
     return torch.compile(target, fullgraph=True, dynamic=False, options=options)  # type: ignore[return-value]

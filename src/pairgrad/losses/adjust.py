@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, readable
+from pairgrad.ground.checks import (
+    HALF_DTYPES,
+    LARGEST,
+    computing_dtype,
+    dense,
+    describe,
+    floating_tensor,
+    integer_at_least,
+    readable,
+    real_number,
+)
 from pairgrad.losses.reduction import check_reduction, reduce
 
 _HINT = "give the number of training samples of every class, in the order of the labels"
@@ -27,7 +36,7 @@ def log_prior(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
         >>> log_prior([50, 30, 20]).exp()
         tensor([0.5000, 0.3000, 0.2000], dtype=torch.float64)
     """
-    counts = _real_vector("class_counts", class_counts, _HINT)
+    counts = real_vector("class_counts", class_counts, _HINT)
     if not bool(((counts >= 0) & counts.isfinite()).all()):
         raise ValueError(f"class_counts must be finite and >= 0, got values from {counts.min():g} to {counts.max():g}: {_HINT}")
     largest = counts.max()
@@ -36,6 +45,13 @@ def log_prior(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
     shares = counts / largest  # so that their sum does not overflow
     prior = torch.log(shares / shares.sum())
     return prior.to(class_counts.device) if isinstance(class_counts, torch.Tensor) and class_counts.device.type != "mps" else prior
+
+
+def check_strength(name: str, strength: float, prior: torch.Tensor, dtype: torch.dtype) -> None:
+    """A ValueError where the strongest log prior of a class that can occur is no number in `dtype`."""
+    finite = prior[prior > -torch.finfo(torch.float64).max]
+    if not bool(finite.to(dtype).isfinite().all()) or not finite.numel():
+        raise ValueError(f"{name} must keep {name} times the log prior a number in {dtype}, got {strength:g}: 1 is the prior itself")
 
 
 class _PriorAdjusted(nn.Module):
@@ -56,12 +72,10 @@ class _PriorAdjusted(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        self.temperature = _number("temperature", temperature, "a finite number > 0", lambda v: 0 < v < math.inf)
-        self.strength = _number("strength", strength, "a finite number >= 0", lambda v: 0 <= v < math.inf)
-        self.label_smoothing = _number("label_smoothing", label_smoothing, "a number in [0, 1]", lambda v: 0 <= v <= 1)
-        if isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral):
-            raise TypeError(f"ignore_index must be an integer, got {describe(ignore_index)}")
-        self.ignore_index = int(ignore_index)
+        self.temperature = real_number("temperature", temperature, "a finite number > 0", lambda v: 0 < v < math.inf)
+        self.strength = real_number("strength", strength, "a finite number >= 0", lambda v: 0 <= v < math.inf)
+        self.label_smoothing = real_number("label_smoothing", label_smoothing, "a number in [0, 1]", lambda v: 0 <= v <= 1)
+        self.ignore_index = integer_at_least("ignore_index", ignore_index, -LARGEST - 1)
         self.reduction = check_reduction(reduction)
         prior = log_prior(class_counts)
         prior = self.strength * prior if self.strength else torch.zeros_like(prior)  # 0 times -inf: no adjustment
@@ -71,12 +85,13 @@ class _PriorAdjusted(nn.Module):
                 "and a class of probability 0 then makes each loss infinite; leave those classes out, or give them a small count"
             )
         kept = computing_dtype("dtype", torch.get_default_dtype() if dtype is None else dtype)
+        check_strength("strength", self.strength, prior, kept)
         device = class_counts.device if isinstance(class_counts, torch.Tensor) else None
         self.register_buffer("log_prior", prior.to(dtype=kept, device=device))
         self.register_buffer("weight", None if weight is None else self._checked_weight(weight).to(dtype=kept, device=device))
 
     def _checked_weight(self, weight: Sequence[float] | torch.Tensor) -> torch.Tensor:
-        values = _real_vector("weight", weight, "give one factor per class, or None")
+        values = real_vector("weight", weight, "give one factor per class, or None")
         if values.numel() != self.num_classes:
             raise ValueError(f"weight must have one entry for each of the {self.num_classes} classes, got {values.numel()}")
         if not bool(((values >= 0) & values.isfinite()).all()):
@@ -107,13 +122,20 @@ class _PriorAdjusted(nn.Module):
         z = logits.to(computing_dtype("logits", logits.dtype))
         if self.temperature != 1:
             z = z / self.temperature
-        return z + self.log_prior.to(z.dtype)
+        z = z + self.log_prior.to(z.dtype)
+        if readable(z) and not bool(z.detach().amax(1).isfinite().all()):
+            raise ValueError(
+                f"logits must leave every row a class that can occur, with logits / temperature a number, got none or infinity in {describe(logits)} at "
+                f"temperature {self.temperature:g}: -inf, or a count of 0, leaves a class out"
+            )
+        return z
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The loss of logits of shape (B, K) against labels of shape (B,), or against class probabilities of shape (B, K)."""
         self._check_logits(logits)
         if not isinstance(target, torch.Tensor):
             raise TypeError(f"target must be a tensor of labels or of class probabilities, got {describe(target)}")
+        dense("target", target)
         if target.device != logits.device:
             raise ValueError(f"logits and target must be on one device, got {logits.device} and {target.device}: move one with .to(...)")
         if target.is_floating_point():
@@ -270,22 +292,18 @@ class TemperatureLogitAdjust(_PriorAdjusted):
         super().__init__(class_counts, temperature, strength, weight, label_smoothing, ignore_index, reduction, dtype)
 
 
-def _real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
+def real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
     """`values` copied to a float64 CPU vector of at least one element; not every device has float64."""
+    if isinstance(values, torch.Tensor):
+        dense(name, values)
+        if values.is_quantized or values.device.type == "meta":
+            raise TypeError(f"{name} must hold numbers, got {describe(values)}: {hint}")
     try:
         given = torch.as_tensor(values, device="cpu")
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise TypeError(f"{name} must be a one-dimensional sequence or tensor of numbers, got {describe(values)}: {hint}") from None
     if given.dtype == torch.bool or given.is_complex():
         raise TypeError(f"{name} must hold real numbers, got {describe(given)}: {hint}")
     if given.dim() != 1 or given.numel() == 0:
         raise ValueError(f"{name} must have one dimension and at least one entry, got {describe(given)}: {hint}")
     return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach().clone()  # `given` has Python floats in float32
-
-
-def _number(name: str, value: Any, expected: str, good: Callable[[float], bool]) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be {expected}, got {describe(value)}")
-    if not good(float(value)):
-        raise ValueError(f"{name} must be {expected}, got {value!r}")
-    return float(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -10,18 +11,29 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pairgrad.ground.checks import describe, one_of
+from pairgrad.ground.checks import boolean, computing_dtype, describe, floating_tensor, one_of, real_number, wide_dtype
+from pairgrad.ground.compilation import checked_mode
 from pairgrad.ground.compilation import compile as compile_
 from pairgrad.losses import fused
+from pairgrad.losses.adjust import check_strength
 from pairgrad.losses.adjust import log_prior as log_prior_of
 from pairgrad.losses.cross_entropy import given, is_transformed, longest, vmf_cross_entropy
 from pairgrad.losses.reduction import check_reduction, reduce
-from pairgrad.losses.scores import check_temperature, checked_scalars, full_precision, plain_scores, resolve, vmf_scores
+from pairgrad.losses.scores import (
+    check_squares,
+    check_temperature,
+    checked_scalars,
+    full_precision,
+    longest_of,
+    plain_scores,
+    resolve,
+    vmf_scores,
+)
 from pairgrad.losses.views import cross_entropy_of_views, every_state
 from pairgrad.potentials import Potential
 from pairgrad.sphere.bank import ClassBank, Touched
 from pairgrad.sphere.geometry import GEOMETRIES
-from pairgrad.sphere.inputs import checked_batch, checked_features
+from pairgrad.sphere.inputs import checked_batch, checked_features, looks
 from pairgrad.sphere.state import Classes
 
 _SHORTEST = 1e-12  # a feature shorter than this is not brought to unit length
@@ -89,21 +101,25 @@ class BankLoss(nn.Module):
         **bank: Any,
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
         if isinstance(temperature, torch.Tensor):
             raise TypeError("temperature of a loss with a bank must be a number; use vmf_cross_entropy to learn it")
+        temperature = float(check_temperature(temperature))
         self.bank = ClassBank(num_classes, dim, **bank)
         self.team: Team | None = None
         self.class_counts: Sequence[float] | torch.Tensor | None = None  # kept where the bank has no numbers yet (device "meta")
         self.temperature = float(temperature)
-        self.normalize = bool(normalize)
+        self.normalize = boolean("normalize", normalize)
         self.potential = resolve(realization, self.bank.dim)
         self.score = one_of("score", score, SCORING)
         self.geometry = one_of("geometry", geometry, GEOMETRIES)
-        self.geometry_dtype = geometry_dtype
+        self.geometry_dtype = None if geometry_dtype is None else wide_dtype("geometry_dtype", geometry_dtype)
         self.scalar_dtype = checked_scalars(scalar_dtype)
         self.reduction = check_reduction(reduction)
-        self.prior_strength = float(prior_strength)
+        self.prior_strength = real_number(
+            "prior_strength", prior_strength, "a finite number >= 0", lambda strength: 0 <= strength < math.inf
+        )
+        dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
+        check_squares(1.0, self.bank.rule.cap, self.bank.rule.cap, self.temperature, dtype)
         self._spread = 0.0
         self._plans: dict[Any, fused.Plan] = {}
         self.register_buffer("log_prior", None, persistent=False)
@@ -111,7 +127,7 @@ class BankLoss(nn.Module):
             self.set_prior(class_counts)
         if not isinstance(compile, (bool, str)):
             raise TypeError(f"compile must be True, False or a mode of torch.compile, got {describe(compile)}")
-        self.compile_mode = compile
+        self.compile_mode = checked_mode("compile", compile) if isinstance(compile, str) else compile
         self._compiled: Callable[..., tuple[fused.Result, Touched | None]] | None = None
 
     @property
@@ -121,10 +137,12 @@ class BankLoss(nn.Module):
 
     def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
         """Add prior_strength * log(n_k / sum n) to the scores from now on."""
-        self.class_counts = class_counts if self.bank.sums.device.type == "meta" else None
-        prior = self.prior_strength * log_prior_of(class_counts)
+        prior = log_prior_of(class_counts)
+        prior = self.prior_strength * prior if self.prior_strength else torch.zeros_like(prior)  # 0 times -inf: no prior
         if len(prior) != self.num_classes:
             raise ValueError(f"class_counts must have one number for each of the {self.num_classes} classes, got {len(prior)}")
+        check_strength("prior_strength", self.prior_strength, prior, self.bank.sums.dtype)
+        self.class_counts = class_counts if self.bank.sums.device.type == "meta" else None
         finite = prior[torch.isfinite(prior)]
         self._spread = float(finite.max() - finite.min())
         self._plans.clear()
@@ -154,7 +172,11 @@ class BankLoss(nn.Module):
         if self.team is not None and not self.team.alone:
             return self.team.loss(self, features, labels, reduction, further)
         views = self._views(features)
-        views, labels = checked_batch(views, labels, self.bank.num_classes, self.bank.dim, self.bank.sums, validate=self.bank.validate)
+        bank = self.bank
+        views, labels = checked_batch(views, labels, bank.num_classes, bank.dim, bank.sums, validate=bank.validate, squared=True)
+        if not self.normalize and looks(views, bank.validate):
+            dtype = bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
+            check_squares(longest_of(views), bank.rule.cap, bank.rule.cap, self.temperature, dtype)
         with full_precision(views.device.type):
             dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
             views = views.to(self.bank.sums.dtype)
@@ -195,8 +217,7 @@ class BankLoss(nn.Module):
         return self.of_all(loss, len(features), "others") if self.reduction == "mean" else loss
 
     def _soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
-        if self.normalize and isinstance(features, torch.Tensor):
-            features = self.scaled(features)
+        features = self._scored(features)
         state = _Snapshot(self.bank)
         return vmf_cross_entropy(
             features, probabilities, state, self.temperature, self.log_prior, self.reduction, self.potential, **self._computed()
@@ -207,9 +228,14 @@ class BankLoss(nn.Module):
 
         Where several processes share the classes out, of those held here.
         """
-        if self.normalize and isinstance(features, torch.Tensor):
-            features = self.scaled(features)
-        return vmf_scores(features, _Snapshot(self.bank), self.temperature, self.potential, **self._computed())
+        return vmf_scores(self._scored(features), _Snapshot(self.bank), self.temperature, self.potential, **self._computed())
+
+    def _scored(self, features: torch.Tensor) -> torch.Tensor:
+        """Features as they are scored, checked before anything is computed with them."""
+        if not self.normalize:
+            return features
+        features = checked_features(features, self.bank.dim, self.bank.sums, validate=self.bank.validate, squared=True)
+        return self.scaled(features.to(computing_dtype("features", features.dtype)))
 
     def _computed(self) -> dict[str, Any]:
         """How scores and losses are to be computed, as keyword arguments of the functions that do it."""
@@ -315,10 +341,23 @@ class BankLoss(nn.Module):
     def _views(self, features: Views) -> torch.Tensor:
         """(V, B, p)"""
         if not isinstance(features, torch.Tensor):
+            if not isinstance(features, (tuple, list)) or not features:
+                raise TypeError(
+                    f"features must be a tensor (batch, dim) or (views, batch, dim), or a sequence of at least one view, got {describe(features)}"
+                )
             shapes = {tuple(view.shape) if isinstance(view, torch.Tensor) else type(view).__name__ for view in features}
             if len(shapes) != 1 or not all(isinstance(view, torch.Tensor) for view in features):
                 raise ValueError(f"features must be views of one batch, tensors of one shape (batch, dim), got {sorted(map(str, shapes))}")
+            for view in features:
+                floating_tensor("features", view)
+                if view.device != features[0].device:
+                    raise ValueError(
+                        f"features must be on one device, got views on {features[0].device} and {view.device}: move one with .to(...)"
+                    )
             features = torch.stack(list(features))
+        floating_tensor("features", features)
+        if features.dim() == 3 and not len(features):
+            raise ValueError(f"features must have at least one view, got {describe(features)}")
         if features.dim() not in (2, 3):
             raise ValueError(f"features must have shape (batch, dim) or (views, batch, dim), got {describe(features)}")
         return features[None] if features.dim() == 2 else features

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from pairgrad.ground.checks import describe, floating_tensor, integer_at_least, one_of
-from pairgrad.losses.cross_entropy import vmf_cross_entropy
+from pairgrad.ground.checks import boolean, computing_dtype, describe, device_or_none, integer_at_least, one_of, real_number
+from pairgrad.losses.cross_entropy import Targets, checked_options, checked_per_class, checked_targets, vmf_cross_entropy
+from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import check_temperature, full_precision, resolve, vmf_scores
 from pairgrad.potentials import Potential
 from pairgrad.sphere.inputs import checked_features
@@ -63,13 +65,26 @@ class VMFClassifier(nn.Module):
         self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
         self.num_classes = integer_at_least("num_classes", num_classes, 1)
         self.score = one_of("score", score, SCORES)
-        check_temperature(temperature)
-        initial = float(self.dim if concentration is None else concentration)
-        if not 0 < initial < float("inf"):
-            raise ValueError(f"concentration must be positive and finite, got {concentration!r}")
-        if learn_temperature and score == "density":
+        if isinstance(temperature, torch.Tensor):
+            raise TypeError(
+                f"temperature must be a positive finite number, got {describe(temperature)}: learn_temperature=True makes it a parameter"
+            )
+        temperature = float(check_temperature(temperature))
+        if not 1e-30 <= temperature <= 1e30:
+            raise ValueError(f"temperature must be a positive finite number from 1e-30 to 1e30, got {temperature!r}")
+        given = self.dim if concentration is None else concentration
+        initial = real_number("concentration", given, "positive and finite", lambda kappa: 0 < kappa < math.inf)
+        if not 1e-30 <= initial <= 1e18:  # of which neither the logarithm nor the square is infinite
+            raise ValueError(f"concentration must be positive and finite, from 1e-30 to 1e18, got {initial!r}")
+        if boolean("learn_temperature", learn_temperature) and score == "density":
             raise ValueError("learn_temperature needs score='marginal': the density score has no temperature")
         self.potential = resolve(realization, self.dim)
+        device = device_or_none("device", device)
+        computing_dtype("dtype", torch.get_default_dtype() if dtype is None else dtype)
+        if self.num_classes * self.dim >= 2**60:
+            raise ValueError(
+                f"num_classes times dim must be below 2^60, the numbers that memory can hold, got num_classes = {self.num_classes} and dim = {self.dim}"
+            )
         self.weight = nn.Parameter(functional.normalize(torch.randn(self.num_classes, self.dim, device=device, dtype=dtype), dim=1))
         self.log_concentration = nn.Parameter(torch.full((self.num_classes,), initial, device=device, dtype=dtype).log())
         log_temperature = torch.full((), float(temperature), device=device, dtype=dtype).log()
@@ -95,8 +110,7 @@ class VMFClassifier(nn.Module):
         """Logits (..., K) of features (..., p)."""
         if self.score == "marginal":
             return vmf_scores(features, self.state, self.temperature, self.potential)
-        floating_tensor("features", features)
-        features = checked_features(features, self.dim, self.weight)
+        features = checked_features(features, self.dim, self.weight, squared=True)
         with full_precision(features.device.type):
             directions = functional.normalize(features.to(self.weight.dtype), dim=-1)
             cosines = directions @ functional.normalize(self.weight, dim=1).t()
@@ -106,11 +120,30 @@ class VMFClassifier(nn.Module):
         """Cross-entropy of the logits of features (B, p): fused over class tiles for the marginal score; options as `vmf_cross_entropy`."""
         if self.score == "marginal":
             return vmf_cross_entropy(features, labels, self.state, self.temperature, realization=self.potential, **options)
-        prior = options.pop("log_prior", None)
+        return self._density_loss(features, labels, **options)
+
+    def _density_loss(
+        self,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        log_prior: torch.Tensor | None = None,
+        reduction: str = "mean",
+        *,
+        weight: torch.Tensor | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> torch.Tensor:
+        check_reduction(reduction)
+        ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
+        checked_features(features, self.dim, self.weight, squared=True)
+        if features.dim() != 2:
+            raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}")
+        labels = checked_targets(labels, len(features), self.num_classes, self.weight, ignore_index, None)
         logits = self(features)
-        if not isinstance(labels, torch.Tensor):
-            raise TypeError(f"labels must be a tensor, got {describe(labels)}")
-        return functional.cross_entropy(logits if prior is None else logits + prior, labels, **options)
+        log_prior = checked_per_class("log_prior", log_prior, self.num_classes, self.weight, logits.dtype)
+        weight = checked_per_class("weight", weight, self.num_classes, self.weight, logits.dtype)
+        targets = Targets.of(labels, weight, ignore_index, label_smoothing, self.num_classes, logits.dtype)
+        return reduce(targets.losses(logits if log_prior is None else logits + log_prior), reduction, targets.share.sum())
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, num_classes={self.num_classes}, score={self.score!r}, realization={self.potential.realization!r}"

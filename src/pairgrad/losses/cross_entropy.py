@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +10,26 @@ from typing import Any
 import torch
 from torch.autograd import Function, forward_ad
 
-from pairgrad.ground.checks import describe, floating_tensor, is_functorch_wrapped_tensor, one_of, readable
+from pairgrad.ground.checks import (
+    LARGEST,
+    describe,
+    floating_tensor,
+    integer_at_least,
+    is_functorch_wrapped_tensor,
+    one_of,
+    readable,
+    real_number,
+)
 from pairgrad.losses import fused
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import (
     State,
+    check_reach,
     check_temperature,
     checked_scalars,
     checked_state,
     full_precision,
+    longest_of,
     plain_scores,
     resolve,
     working_dtype,
@@ -25,9 +37,10 @@ from pairgrad.losses.scores import (
 from pairgrad.losses.views import cross_entropy_of_batch, label_bias, largest_bias
 from pairgrad.potentials import Potential
 from pairgrad.sphere.geometry import GEOMETRIES, Temperature
-from pairgrad.sphere.inputs import checked_features, checked_labels
+from pairgrad.sphere.inputs import checked_features, checked_labels, looks
 from pairgrad.sphere.state import Classes, ClassState, with_norms
 
+_BOUND_TOL = 1e-3  # by which a feature may exceed max_norm: unit vectors in half precision do, and the margins of the series are wider
 Again = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -85,19 +98,20 @@ def vmf_cross_entropy(
     """
     one_of("geometry", geometry, GEOMETRIES)
     check_reduction(reduction)
-    check_temperature(temperature)
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing!r}")
+    temperature = check_temperature(temperature)
+    ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
+    tile = None if tile is None else integer_at_least("tile", tile, 1)
     pot = resolve(realization, checked_state(state).dim)
     classes = state.classes()
     features = checked_features(features, state.dim, classes.rows, validate=validate)
     if features.dim() != 2:
         raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
-    labels = _checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
+    labels = checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
     dtype = working_dtype(features, classes, geometry_dtype)
     scalars = checked_scalars(scalar_dtype)
     log_prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
     weight = checked_per_class("weight", weight, state.num_classes, classes.rows, dtype)
+    check_reach(features, classes, temperature, dtype, validate)
 
     with full_precision(features.device.type):
         learned = [classes.rows, classes.concentration, temperature, log_prior]
@@ -116,7 +130,7 @@ def vmf_cross_entropy(
             dtype,
             rows=len(features),
             num_classes=state.num_classes,
-            longest=longest(features, max_norm),
+            longest=longest(features, max_norm, validate),
             spread=spread(log_prior),
             gradient=features.requires_grad and torch.is_grad_enabled(),
             tile=tile,
@@ -416,15 +430,26 @@ def is_transformed(tensor: torch.Tensor) -> bool:
     return is_functorch_wrapped_tensor(tensor) or forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def longest(features: torch.Tensor, max_norm: float | None) -> float | None:
-    """A bound on the length of the features: the one given, or what is found where reading costs nothing; else None."""
-    if max_norm is not None:
-        if not 0 < float(max_norm) < float("inf"):
-            raise ValueError(f"max_norm must be a positive number, a bound on the length of the features, got {max_norm!r}")
-        return float(max_norm)
-    if readable(features) and features.numel():
-        return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=torch.float64).max()) + 1e-30
-    return None
+def checked_options(ignore_index: int, label_smoothing: float) -> tuple[int, float]:
+    """As an int of 64 bits and a float."""
+    if torch.compiler.is_compiling():
+        return ignore_index, label_smoothing
+    label_smoothing = real_number("label_smoothing", label_smoothing, "a number in [0, 1]", lambda share: 0 <= share <= 1)
+    return integer_at_least("ignore_index", ignore_index, -LARGEST - 1), label_smoothing
+
+
+def longest(features: torch.Tensor, max_norm: float | None, validate: bool | None = None) -> float | None:
+    """A bound on the length of the features: `max_norm`, which must be one, or what they have; None where that cannot be read."""
+    if max_norm is None:
+        return longest_of(features) + 1e-30 if readable(features) and features.numel() else None
+    expected = "a positive number, a bound on the length of the features"
+    bound = real_number("max_norm", max_norm, expected, lambda length: 0 < length < math.inf, kind=ValueError)
+    if looks(features, validate) and features.numel() and longest_of(features) > bound * (1 + _BOUND_TOL):
+        raise ValueError(
+            f"max_norm must be a bound on the length of the features, got max_norm = {bound:g} and a feature of length {longest_of(features):g}: the loss "
+            "would be wrong; give a larger one, or None to have it found"
+        )
+    return bound
 
 
 def spread(log_prior: torch.Tensor | None) -> float | None:
@@ -446,18 +471,35 @@ def checked_per_class(
     floating_tensor(name, value)
     if value.shape != (num_classes,) or value.device != like.device:
         raise ValueError(f"{name} must have shape ({num_classes},), one number per class, on {like.device}, got {describe(value)}")
-    if readable(value) and bool((torch.isnan(value) | (value == torch.inf)).any()):
-        raise ValueError(f"{name} must not contain NaN or +inf, got {describe(value)}")
+    if readable(value):
+        if bool((torch.isnan(value) | (value == torch.inf)).any()):
+            raise ValueError(f"{name} must not contain NaN or +inf, got {describe(value)}")
+        if name == "weight" and bool((value < 0).any()):
+            raise ValueError(f"{name} must be >= 0, got {value.min():g} in {describe(value)}: it is a factor of the loss of a class")
+        if name == "log_prior" and not bool(torch.isfinite(value).any()):
+            raise ValueError(f"{name} must have a finite entry, got -inf for all {num_classes} classes: no class could occur")
+        if not bool(torch.isfinite(value.detach().to(dtype)[torch.isfinite(value)]).all()):
+            raise ValueError(
+                f"{name} must stay finite in {dtype}, got {describe(value)} with larger values: compute in float64 (geometry_dtype)"
+            )
     return value.to(dtype)
 
 
-def _checked_targets(
+def checked_targets(
     labels: torch.Tensor, batch: int, num_classes: int, like: torch.Tensor, ignore_index: int, validate: bool | None
 ) -> torch.Tensor:
+    """Labels that are classes or `ignore_index`, one per sample."""
     if isinstance(labels, torch.Tensor) and labels.is_floating_point():
+        floating_tensor("labels", labels)
+        if labels.device != like.device:
+            raise ValueError(f"labels must be on {like.device}, got {describe(labels)}: move them with .to(...)")
         if labels.shape != (batch, num_classes):
             raise ValueError(f"labels as probabilities must have shape ({batch}, {num_classes}), got {describe(labels)}")
         if readable(labels) and not bool(torch.isfinite(labels).all()):
             raise ValueError(f"labels as probabilities must be finite, got NaN or infinity in {describe(labels)}")
+        if readable(labels) and bool((labels < 0).any()):
+            raise ValueError(f"labels as probabilities must be >= 0, got {labels.min():g} in {describe(labels)}")
+        if readable(labels) and not bool(torch.isfinite(labels.sum(-1, dtype=torch.float32)).all()):
+            raise ValueError(f"labels as probabilities must have sums that are numbers in float32, got infinity in {describe(labels)}")
         return labels
     return checked_labels(labels, batch, num_classes, like, validate=validate, ignore_index=ignore_index)

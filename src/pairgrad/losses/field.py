@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pairgrad.ground.checks import describe
+from pairgrad.ground.checks import describe, floating_tensor, readable, real_number
 from pairgrad.losses.cross_entropy import checked_per_class, vmf_cross_entropy
-from pairgrad.losses.scores import State, check_temperature, checked_state, full_precision, resolve, working_dtype
+from pairgrad.losses.scores import State, check_reach, check_temperature, checked_state, full_precision, resolve, working_dtype
 from pairgrad.potentials import Potential, kernels
 from pairgrad.potentials.formulas import OwnDerivative
 from pairgrad.sphere.geometry import Temperature, squared_increment
@@ -63,7 +63,7 @@ def update_field(
         >>> bool(field.with_strength(0).antisymmetry_norm == 0)
         True
     """
-    check_temperature(temperature)
+    temperature = check_temperature(temperature)
     pot = resolve(realization, checked_state(state).dim)
     classes = state.classes()
     features = checked_features(features, state.dim, classes.rows, validate=validate)
@@ -73,6 +73,7 @@ def update_field(
     dtype = working_dtype(features, classes, geometry_dtype)
     log_prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
     strength = _checked_strength(strength)
+    check_reach(features, classes, temperature, dtype, validate)
 
     with torch.no_grad(), full_precision(features.device.type):
         loss = vmf_cross_entropy(
@@ -218,6 +219,7 @@ class UpdateField:
         features = checked_features(features, self.consistent.shape[1], self.consistent)
         if features.shape != self.consistent.shape:
             raise ValueError(f"features must have shape {tuple(self.consistent.shape)}, one row per label, got {describe(features)}")
+        check_reach(features, self._place.classes, self._place.temperature, self.consistent.dtype, None)
         return self._place.field(features.to(self.consistent), self.strength)
 
     @property
@@ -313,6 +315,11 @@ class UpdateField:
         if not isinstance(direction, torch.Tensor) or direction.shape not in (wanted.shape, wanted.shape[1:]):
             shapes = f"({wanted.shape[1]},) or {tuple(wanted.shape)}"
             raise ValueError(f"{name} must be a direction, a tensor of shape {shapes}, got {describe(direction)}")
+        floating_tensor(name, direction)
+        if direction.device != wanted.device:
+            raise ValueError(f"{name} must be on {wanted.device}, where the field is, got {describe(direction)}: move it with .to(...)")
+        if readable(direction) and not bool(torch.isfinite(direction).all()):
+            raise ValueError(f"{name} must be finite, got NaN or infinity in {describe(direction)}")
         return direction.detach().to(wanted)
 
     def __repr__(self) -> str:
@@ -370,6 +377,10 @@ def _across(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _checked_strength(strength: float) -> float:
-    if isinstance(strength, bool) or not isinstance(strength, (int, float)) or not math.isfinite(strength):
-        raise ValueError(f"strength must be a finite number (1: as supplied, 0: the derivative of the value), got {describe(strength)}")
-    return float(strength)
+    return real_number(
+        "strength",
+        strength,
+        "a finite number (1: as supplied, 0: the derivative of the value), at most 1e18",
+        lambda s: abs(s) <= 1e18,
+        kind=ValueError,
+    )

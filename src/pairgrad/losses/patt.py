@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import describe, one_of
+from pairgrad.ground.checks import describe, one_of, real_number
 from pairgrad.losses.adjust import TemperatureLogitAdjust
 from pairgrad.losses.bank_loss import BankLoss, Views
 from pairgrad.losses.outlier import OutlierExposure
@@ -96,7 +96,12 @@ class PATTLoss(nn.Module):
             )
         chosen = PRESETS[preset, benchmark]
         given = (adjustment_weight, outlier_weight, logit_temperature)
-        self.weights = Weights(*(c if g is None else float(g) for c, g in zip(chosen, given, strict=True)))
+        self.weights = Weights(
+            *(
+                c if g is None else real_number(name, g, "a finite number")
+                for name, c, g in zip(("adjustment_weight", "outlier_weight", "logit_temperature"), chosen, given, strict=True)
+            )
+        )
         self.preset, self.benchmark = preset, benchmark
         self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
         self.adjustment = self._adjustment(class_counts)
@@ -147,6 +152,11 @@ class PATTLoss(nn.Module):
         if outlier_logits is not None and not isinstance(outlier_logits, torch.Tensor):
             raise TypeError(f"outlier_logits must be a tensor of shape (batch, num_classes) or None, got {describe(outlier_logits)}")
         adjustment = self.adjustment(logits, labels)
+        if outlier_logits is not None and (outlier_logits.shape[1:] != logits.shape[1:] or outlier_logits.device != logits.device):
+            raise ValueError(
+                f"outlier_logits must have shape (batch, {logits.shape[1]}) on {logits.device}, a column for each class as logits have, got "
+                f"{describe(outlier_logits)}"
+            )
         return adjustment, adjustment.new_zeros(()) if outlier_logits is None else self.outliers(outlier_logits)
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pairgrad.ground.checks import real_number
 from pairgrad.losses.adjust import LogitAdjust
 from pairgrad.losses.bank_loss import BankLoss, Views
 
@@ -43,7 +44,7 @@ class ProCoLoss(BankLoss):
 
     def __init__(self, num_classes: int, dim: int, *, weight: float = 1.0, class_counts: Any = None, **options: Any) -> None:
         super().__init__(num_classes, dim, class_counts=class_counts, **options)
-        self.weight = float(weight)
+        self.weight = real_number("weight", weight, "a finite number")
         self.classifier = self._classifier([1.0] * self.num_classes if class_counts is None else class_counts)
 
     def _classifier(self, class_counts: Sequence[float] | torch.Tensor) -> LogitAdjust:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import numbers
 
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, readable
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, readable, real_number
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.potentials import Potential, potential
 from pairgrad.potentials.autograd import differentiable
@@ -139,9 +140,10 @@ class VMFRegressionLoss(nn.Module):
 
     def _checked_concentration(self, concentration: torch.Tensor | float, prediction: torch.Tensor) -> torch.Tensor:
         shape = prediction.shape[:-1]
-        if isinstance(concentration, (int, float)) and not isinstance(concentration, bool):
+        if isinstance(concentration, numbers.Real) and not isinstance(concentration, bool):
             dtype = computing_dtype("prediction", prediction.dtype)
-            kappa = torch.full((), concentration, dtype=dtype, device=prediction.device)
+            number = real_number("concentration", concentration, "finite and >= 0", lambda value: 0 <= value <= torch.finfo(dtype).max)
+            kappa = torch.full((), number, dtype=dtype, device=prediction.device)
         else:
             kappa = floating_tensor("concentration", concentration)
         if kappa.shape not in ((), shape):

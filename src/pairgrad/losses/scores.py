@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from pairgrad.ground.checks import HALF_DTYPES, describe, one_of, readable
+from pairgrad.ground.checks import DTYPES, HALF_DTYPES, dense, describe, one_of, readable, real_number, wide_dtype
 from pairgrad.potentials import Potential, potential
 from pairgrad.sphere.geometry import GEOMETRIES, Temperature, expanded_radius, squared_increment
-from pairgrad.sphere.inputs import checked_features
+from pairgrad.sphere.inputs import checked_features, looks
 from pairgrad.sphere.state import Classes
 
 
@@ -65,11 +66,12 @@ def vmf_scores(
         [1.1001, 0.1386, 0.0193]
     """
     one_of("geometry", geometry, GEOMETRIES)
-    check_temperature(temperature)
+    temperature = check_temperature(temperature)
     pot = resolve(realization, checked_state(state).dim)
     classes = state.classes()
     features = checked_features(features, state.dim, classes.rows, validate=validate)
     dtype = working_dtype(features, classes, geometry_dtype)
+    check_reach(features, classes, temperature, dtype, validate)
     with full_precision(features.device.type):
         flat = features.reshape(-1, state.dim)
         scores = plain_scores(flat, classes, temperature, pot, geometry, dtype, checked_scalars(scalar_dtype))
@@ -122,8 +124,8 @@ def checked_state(state: State) -> State:
     return state
 
 
-def check_temperature(temperature: Temperature) -> None:
-    """Refuses what is not a positive finite number; the value of a tensor only where looking costs no synchronisation."""
+def check_temperature(temperature: Temperature) -> Temperature:
+    """The temperature, if it is a positive finite number or a tensor of one; the value of a tensor is read only where that costs no synchronisation."""
     if isinstance(temperature, torch.Tensor):
         if temperature.numel() != 1 or not temperature.is_floating_point():
             raise ValueError(
@@ -131,23 +133,60 @@ def check_temperature(temperature: Temperature) -> None:
             )
         if readable(temperature) and not 0 < float(temperature.detach()) < float("inf"):
             raise ValueError(f"temperature must be positive and finite, got {float(temperature.detach())!r}")
-    elif isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature must be a positive finite number, got {describe(temperature)}")
+        return dense("temperature", temperature).reshape(())
+    if torch.compiler.is_compiling():
+        return temperature
+    return real_number("temperature", temperature, "a positive finite number", lambda tau: 0 < tau < math.inf, kind=ValueError)
+
+
+def check_reach(features: torch.Tensor, classes: Classes, temperature: Temperature, dtype: torch.dtype, validate: bool | None) -> None:
+    """A ValueError where the squared radii are no numbers in `dtype`; looked at on the CPU, and where `validate` asks for it."""
+    if not looks(features, validate) or not all(readable(t) or validate for t in (classes.concentration, classes.rates)):
+        return
+    if isinstance(temperature, torch.Tensor):
+        if temperature.device != features.device:
+            raise ValueError(
+                f"temperature must be a number or on {features.device}, where the features are, got {describe(temperature)}: move it with .to(...)"
+            )
+        if not readable(temperature):
+            return
+        temperature = float(temperature.detach())
+    length = longest_of(features)
+    if not length:
+        return
+    concentration = float(classes.concentration.detach().amax())
+    rate = float(classes.rates.detach().amax()) if classes.rates.dtype == dtype else 0.0  # else they are computed anew
+    check_squares(length, concentration, rate, temperature, dtype)
+
+
+def check_squares(length: float, concentration: float, rate: float, temperature: float, dtype: torch.dtype) -> None:
+    """A ValueError unless the squared radius of the longest feature at the largest concentration is a number in `dtype`."""
+    limits = torch.finfo(dtype)
+    reach = length / temperature + concentration
+    if not (reach < math.sqrt(limits.max / 8) and temperature > math.sqrt(limits.tiny) and rate / temperature < limits.max / 8):
+        raise ValueError(
+            f"features, temperature and concentrations must keep the squared radius (|f| / temperature + concentration)^2 a number in {dtype}, got features "
+            f"of length {length:.3g}, temperature {temperature:.3g} and concentration {concentration:.3g}: normalise the features, raise the temperature, "
+            "or compute in float64 (geometry_dtype)"
+        )
+
+
+def longest_of(features: torch.Tensor) -> float:
+    """The length of the longest feature, 0 if there is none."""
+    return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=torch.float64).max()) if features.numel() else 0.0
 
 
 def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torch.dtype | None) -> torch.dtype:
     """That of the features against the class rows, float32 for half features."""
     if geometry_dtype is not None:
-        if geometry_dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"geometry_dtype must be torch.float32 or torch.float64, got {describe(geometry_dtype)}")
-        return geometry_dtype
+        return wide_dtype("geometry_dtype", geometry_dtype)
     dtype = torch.promote_types(features.dtype, classes.rows.dtype) if features.dtype not in HALF_DTYPES else classes.rows.dtype
     return torch.float32 if dtype in HALF_DTYPES else dtype
 
 
 def checked_scalars(scalar_dtype: torch.dtype | None) -> torch.dtype | None:
     """The dtype of the scalar functions, if it is one that they have."""
-    if scalar_dtype not in (None, torch.float32, torch.float64):
+    if scalar_dtype is not None and (not isinstance(scalar_dtype, torch.dtype) or scalar_dtype not in DTYPES):
         raise TypeError(f"scalar_dtype must be None, torch.float32 or torch.float64, got {describe(scalar_dtype)}")
     return scalar_dtype
 

@@ -297,7 +297,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     def sample(self, n_samples: int = 1) -> tuple[Any, Any]:
         """Draw rows from the mixture: (X, y), with the component of every row; ordered by component."""
         check_is_fitted(self)
-        n_samples = integer_at_least("n_samples", n_samples, 1)
+        n_samples = integer_at_least("n_samples", n_samples, 1, most=2**31)
         from pairgrad.distributions import VonMisesFisher
 
         parameters = self._parameters()

@@ -67,7 +67,7 @@ def read_weights(sample_weight: Any, rows: Rows) -> torch.Tensor | None:
     if np.isscalar(sample_weight) or (isinstance(sample_weight, torch.Tensor) and sample_weight.shape != (rows.count,)):
         raise ValueError(f"sample_weight must have shape ({rows.count},), one per row of X, got {describe(sample_weight)}")
     if isinstance(sample_weight, torch.Tensor):
-        if sample_weight.is_complex() or sample_weight.is_meta:
+        if sample_weight.is_complex() or sample_weight.is_meta or sample_weight.is_quantized or sample_weight.layout != torch.strided:
             raise ValueError(f"sample_weight must hold real numbers, got {describe(sample_weight)}")
         weights = sample_weight.detach().to(wide(sample_weight.device))
     else:
@@ -119,6 +119,8 @@ def _shared(array: np.ndarray) -> torch.Tensor:
 
 def _checked_tensor(estimator: BaseEstimator, X: torch.Tensor, *, reset: bool) -> torch.Tensor:
     name = type(estimator).__name__
+    if X.is_quantized or X.is_nested:
+        raise ValueError(f"X must be a matrix of real numbers, got {describe(X)}: use X.dequantize() or pad it")
     values = X.detach()
     if values.dim() != 2:
         raise ValueError(f"X must have shape (n_samples, n_features), got {describe(X)}: use X.reshape(-1, n_features)")

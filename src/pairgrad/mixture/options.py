@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pairgrad.ground.checks import describe, integer_at_least, one_of
+from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of
 from pairgrad.mixture.em import E_STEPS
 from pairgrad.mixture.start import STARTS
 
@@ -28,8 +28,11 @@ def check_parameters(estimator: Any) -> None:
         raise ValueError(
             f"init must be one of {names} or an array (n_components, n_features) of directions, got {describe(estimator.init)}"
         )
-    for name, least in (("n_init", 1), ("max_iter", 1), ("verbose_interval", 1)):
-        integer_at_least(name, getattr(estimator, name), least)
+    for name in ("normalize", "warm_start"):
+        boolean(name, getattr(estimator, name))
+    integer_at_least("n_init", estimator.n_init, 1, most=10**6)
+    for name in ("max_iter", "verbose_interval"):
+        integer_at_least(name, getattr(estimator, name), 1)
     integer_at_least("verbose", int(estimator.verbose) if isinstance(estimator.verbose, bool) else estimator.verbose, 0)
     if estimator.chunk_size is not None:
         integer_at_least("chunk_size", estimator.chunk_size, 1)
@@ -52,7 +55,10 @@ def _is_table(value: Any) -> bool:
 def _number(name: str, value: Any, low: float, high: float, meaning: str, *, above: bool = False, below: bool = False) -> None:
     """A real number between two others; the ends are allowed unless it must be `above` or `below` them."""
     real = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
-    number = float(value) if real else math.nan
+    try:
+        number = float(value) if real else math.nan
+    except OverflowError:  # an integer beyond all floats
+        number = math.nan
     if not low <= number <= high or (above and number == low) or (below and number == high):
         interval = f"{'(' if above else '['}{low:g}, {high:g}{')' if below else ']'}"
         raise ValueError(f"{name} must be a number in {interval}, {meaning}, got {describe(value)}")

@@ -67,7 +67,7 @@ def per_class_accuracy(predictions: Array, labels: Array, num_classes: int) -> t
         num_classes: K.
     """
     predictions, labels = _pair(predictions, labels)
-    classes = integer_at_least("num_classes", num_classes, 1)
+    classes = integer_at_least("num_classes", num_classes, 1, most=2**31)
     if labels.min() < 0 or labels.max() >= classes:
         raise ValueError(
             f"labels must lie between 0 and {classes - 1}, got {labels.min()} to {labels.max()}: leave OOD samples out, or correct K"
@@ -148,7 +148,10 @@ def _pair(predictions: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _counts(class_counts: Any) -> np.ndarray:
-    given = class_counts if isinstance(class_counts, (torch.Tensor, np.ndarray)) else np.asarray(class_counts)
+    try:
+        given = class_counts if isinstance(class_counts, (torch.Tensor, np.ndarray)) else np.asarray(class_counts)
+    except (ValueError, TypeError, OverflowError):  # lists of different lengths, integers of any length
+        raise TypeError(f"class_counts must be a sequence of integers, one for each class, got {describe(class_counts)}") from None
     counts = label_array("class_counts", given)
     if not counts.size or counts.min() < 0:
         raise ValueError(f"class_counts must be one number >= 0 for each class, got {describe(class_counts)}")

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pairgrad.ground.checks import describe, floating_tensor, one_of
+from pairgrad.ground.checks import dense, describe, floating_tensor, one_of, readable
 from pairgrad.ood.scores import energy
 
 ACCUMULATIONS = ("mean", "released")
@@ -88,6 +88,11 @@ class FeatureCalibration(nn.Module):
         b = None if bias is None else floating_tensor("bias", bias).detach()
         if b is not None and b.shape != w.shape[:1]:
             raise ValueError(f"bias must have one entry for each of the {w.shape[0]} rows of weight, got {describe(b)}")
+        for name, values in (("weight", w), ("bias", b)):
+            if values is not None and readable(values) and not bool(values.isfinite().all()):
+                raise ValueError(f"{name} must be finite, got NaN or infinity in {describe(values)}: look at the classifier")
+            if values is not None and values.device != w.device:
+                raise ValueError(f"{name} must be on {w.device}, where weight is, got {describe(values)}: move it with .to(...)")
         self.accumulation = one_of("accumulation", accumulation, ACCUMULATIONS)
         self.register_buffer("weight", w.clone())
         self.register_buffer("bias", None if b is None else b.to(w, copy=True))
@@ -132,6 +137,9 @@ class FeatureCalibration(nn.Module):
             outlier_features: g, (M, p).
             outlier_labels: pseudo-labels, integers (M,); or logits (M, K), whose largest decides; or None: the logits W g + b.
         """
+        for name, features in (("id_features", id_features), ("outlier_features", outlier_features)):
+            if not bool(self._checked_features(name, features).to(self.weight.dtype).isfinite().all()):
+                raise ValueError(f"id_features and outlier_features must be finite, got NaN or infinity in {name}: {describe(features)}")
         inside = self._moment("id", id_features, id_labels)
         if outlier_labels is None:
             outlier_labels = self._linear(self._checked_features("outlier_features", outlier_features))
@@ -214,28 +222,50 @@ class FeatureCalibration(nn.Module):
         f = floating_tensor(name, features)
         if f.dim() != 2 or f.shape[0] == 0 or f.shape[1] != self.dim:
             raise ValueError(f"{name} must have shape (batch, dim={self.dim}) with at least one row, got {describe(f)}")
+        if f.device != self.weight.device:
+            raise ValueError(f"{name} must be on {self.weight.device}, where the calibration is, got {describe(f)}: move one with .to(...)")
         return f
 
     def _checked_labels(self, name: str, labels: Any, size: int) -> torch.Tensor:
         if not isinstance(labels, torch.Tensor):
             raise TypeError(f"{name} must be a tensor, got {describe(labels)}")
+        dense(name, labels)
+        if labels.is_quantized or labels.device != self.weight.device:
+            raise ValueError(f"{name} must be integers on {self.weight.device}, where the calibration is, got {describe(labels)}")
         if labels.is_floating_point() and name == "outlier_labels":
+            floating_tensor(name, labels)
             if labels.shape != (size, self.num_classes):
                 raise ValueError(f"{name} must have shape ({size}, {self.num_classes}) if they are logits, got {describe(labels)}")
+            if bool(labels.isnan().any()):
+                raise ValueError(f"{name} must not contain NaN if they are logits, got {describe(labels)}: their largest decides")
             return labels.argmax(dim=1)
         if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or labels.shape != (size,):
             raise ValueError(f"{name} must be integers of shape ({size},), one for each feature, got {describe(labels)}")
+        labels = labels.long()  # before comparing: uint8 labels and 300 are compared modulo 256
         if not bool(((labels >= 0) & (labels < self.num_classes)).all()):
             raise ValueError(f"{name} must lie between 0 and {self.num_classes - 1}, got {int(labels.min())} to {int(labels.max())}")
-        return labels.long()
+        return labels
 
     def _checked_prior(self, prior: Any) -> torch.Tensor:
-        values = torch.as_tensor(prior).detach().to(device="cpu", dtype=torch.float64)
+        if isinstance(prior, torch.Tensor):
+            dense("prior", prior)
+        try:
+            given = torch.as_tensor(prior).detach()
+            if given.is_complex():
+                raise TypeError
+            values = given.to(device="cpu", dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            raise TypeError(
+                f"prior must be a sequence or tensor of positive numbers, got {describe(prior)}: give one for each class"
+            ) from None
+        if given.dtype == torch.bool:
+            raise TypeError(f"prior must be a sequence or tensor of positive numbers, got {describe(given)}: give one for each class")
         if values.shape != (self.num_classes,) or not bool(((values > 0) & values.isfinite()).all()):
             raise ValueError(
                 f"prior must be {self.num_classes} positive numbers, one for each row of weight, got {describe(values)}: "
                 "a class without training samples has no weight 1 / prior; leave it out of the classifier or give it a count"
             )
+        values = values / values.max()  # so that their sum does not overflow
         return values / values.sum()
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:

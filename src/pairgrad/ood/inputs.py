@@ -47,7 +47,7 @@ def mask_array(name: str, mask: Any, size: int) -> np.ndarray:
 
 
 def _float64(name: str, scores: Any) -> np.ndarray:
-    if isinstance(scores, torch.Tensor) and scores.is_floating_point():
+    if isinstance(scores, torch.Tensor) and scores.is_floating_point() and _held(scores):
         return scores.detach().to(device="cpu").to(torch.float64).numpy()
     values = _host(scores)
     if values is None or not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
@@ -61,8 +61,13 @@ def _float64(name: str, scores: Any) -> np.ndarray:
 
 def _host(values: Any) -> np.ndarray | None:
     if isinstance(values, torch.Tensor):
-        return values.detach().cpu().numpy() if not values.is_complex() and values.dtype != torch.bfloat16 else None
+        return values.detach().cpu().numpy() if not values.is_complex() and not values.is_floating_point() and _held(values) else None
     return values if isinstance(values, np.ndarray) else None
+
+
+def _held(values: torch.Tensor) -> bool:
+    """Whether a tensor has its numbers in plain memory."""
+    return values.layout == torch.strided and not values.is_quantized and values.device.type != "meta"
 
 
 def _described(values: Any) -> str:

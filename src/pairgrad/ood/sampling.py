@@ -29,7 +29,7 @@ def class_balanced_indices(labels: Array, size: int, seed: int) -> torch.Tensor:
         [0, 1, 2, 0, 1, 2, 0, 1]
     """
     given = label_array("labels", labels)
-    size = integer_at_least("size", size, 0)
+    size = integer_at_least("size", size, 0, most=2**31)
     seed = integer_at_least("seed", seed, 0)
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2^32, got {seed}")

@@ -5,12 +5,11 @@ Logits have classes along the last dimension, in any floating dtype; float16 and
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 
-from pairgrad.ground.checks import computing_dtype, describe, floating_tensor
+from pairgrad.ground.checks import computing_dtype, describe, floating_tensor, real_number
 
 
 def msp(logits: torch.Tensor) -> torch.Tensor:
@@ -82,6 +81,8 @@ def vmf(scores: torch.Tensor, log_prior: torch.Tensor | None = None) -> torch.Te
     prior = floating_tensor("log_prior", log_prior)
     if prior.shape != q.shape[-1:]:
         raise ValueError(f"log_prior must have one entry for each of the {q.shape[-1]} classes of scores, got {describe(prior)}")
+    if prior.device != q.device:
+        raise ValueError(f"log_prior must be on {q.device}, where scores are, got {describe(prior)}: move it with .to(...)")
     return -torch.logsumexp(q + prior.to(q), dim=-1)
 
 
@@ -93,6 +94,4 @@ def _logits(logits: Any, name: str = "logits") -> torch.Tensor:
 
 
 def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {describe(value)}")
-    return float(value)
+    return real_number(name, value, "a finite number > 0, from 1e-30 to 1e30", lambda number: 1e-30 <= number <= 1e30, kind=ValueError)

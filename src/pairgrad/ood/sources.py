@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pairgrad.ground.checks import describe, one_of
 from pairgrad.ood.inputs import Array, mask_array, score_array
-from pairgrad.ood.metrics import CONVENTIONS, OODMetrics, ood_metrics
+from pairgrad.ood.metrics import AUPR_RULES, CONVENTIONS, OODMetrics, ood_metrics
 
 _COLUMNS = ("auroc", "aupr_in", "aupr_out", *(f"fpr95 {convention}" for convention in CONVENTIONS))
 
@@ -88,6 +89,9 @@ def sc_ood(id_scores: Array, sources: Mapping[str, tuple[Array, Array | None]], 
         ([('near', 5, 2, 1.0), ('far', 4, 2, 0.875)], 0.9375)
     """
     inside = score_array("id_scores", id_scores)
+    one_of("aupr", aupr, AUPR_RULES)
+    if not isinstance(sources, Mapping):
+        raise TypeError(f"sources must be a mapping from names to pairs (scores, semantically ID or None), got {describe(sources)}")
     if not sources:
         raise ValueError("sources must hold at least one source, got none: give {name: (scores, semantically ID or None)}")
     results = tuple(_evaluated(inside, name, entry, aupr) for name, entry in sources.items())
@@ -96,6 +100,8 @@ def sc_ood(id_scores: Array, sources: Mapping[str, tuple[Array, Array | None]], 
 
 def mean_metrics(metrics: Sequence[OODMetrics]) -> OODMetrics:
     """The unweighted mean of every metric."""
+    if not isinstance(metrics, (tuple, list)) or not all(isinstance(entry, OODMetrics) for entry in metrics):
+        raise TypeError(f"metrics must be a sequence of OODMetrics, as ood_metrics returns them, got {describe(metrics)}")
     if not metrics:
         raise ValueError("metrics must hold at least one entry, got none")
     count = len(metrics)

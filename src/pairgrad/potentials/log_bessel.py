@@ -8,7 +8,7 @@ from fractions import Fraction
 import torch
 
 from pairgrad.ground.arithmetic import Arithmetic, Number
-from pairgrad.ground.checks import DTYPES
+from pairgrad.ground.checks import DTYPES, computing_dtype
 from pairgrad.potentials.expansion import Expansion, potential_at_zero
 from pairgrad.potentials.formulas import BySubtraction, odd
 from pairgrad.potentials.plan import plan
@@ -75,7 +75,7 @@ class LogBessel(Potential):
         self._formulas = {d: LogBesselFormulas(plan(nu, d), plan(nu + 1, d), *at_zero) for d in DTYPES}
 
     def formulas(self, dtype: torch.dtype = torch.float64) -> LogBesselFormulas:
-        return self._formulas[dtype]
+        return self._formulas[computing_dtype("dtype", dtype)]
 
     @property
     def offset(self) -> float:

@@ -48,7 +48,7 @@ class Paired(Potential):
         self.invertible = expansion.increases()
 
     def formulas(self, dtype: torch.dtype = torch.float64) -> Expansion:
-        return self._formulas[dtype]
+        return self._formulas[computing_dtype("dtype", dtype)]
 
     @property
     def offset(self) -> float:

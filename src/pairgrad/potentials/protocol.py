@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from pairgrad.ground.certificate import Certificate
-from pairgrad.ground.checks import HALF_DTYPES, floating_tensor, one_of
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, floating_tensor, one_of
 from pairgrad.potentials import inverse, kernels
 from pairgrad.potentials.formulas import Formulas
 
@@ -67,7 +67,7 @@ class Potential(ABC):
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """The dtype the formulas are evaluated in for arguments of `dtype`."""
-        return torch.float32 if dtype in HALF_DTYPES else dtype
+        return computing_dtype("dtype", dtype)
 
     @property
     @abstractmethod

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
-from pairgrad.ground.checks import exact_number, integer_at_least, one_of
+from pairgrad.ground.checks import computing_dtype, exact_number, integer_at_least, one_of
 from pairgrad.potentials import kernels
 from pairgrad.potentials.miller import ConsistentMiller, LogMillerFormulas, Miller
 from pairgrad.potentials.protocol import Pair, Potential
+
+LONGEST = 10**6  # steps of the recurrence: more would not come back within minutes
 
 
 class _Recurrence(Potential):
@@ -35,12 +37,18 @@ class _Recurrence(Potential):
             )
         order = int(nu)
         start = 2 * order if start is None else integer_at_least("start", start, order + 1, hint=f"it must exceed nu = {order}")
+        if start > LONGEST:
+            raise ValueError(
+                f"realization {name!r} takes {start} sequential steps here, one for each order from start (2 nu = dim - 2 unless it is given), and "
+                f"at most {LONGEST} are allowed: choose a smaller start, or use realization='paired', whose cost does not grow with dim"
+            )
         epsilon = float(exact_number("epsilon", epsilon))
         limit = _clip(clip)
         super().__init__(nu, start=start, epsilon=epsilon, **({"clip": clip} if kind is not ConsistentMiller else {}), **others)
         self._formulas = kind(order, start, epsilon, limit)
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        computing_dtype("dtype", dtype)
         return torch.float64
 
     def formulas(self, dtype: torch.dtype = torch.float64) -> Miller:

@@ -84,7 +84,7 @@ def potential(
     if exact > 10**9:
         raise ValueError(f"nu must be <= 1e9 (dim <= 2e9), got {float(exact):g}")
     allowed = _options(_CLASSES[realization])
-    if order != "auto":
+    if not isinstance(order, str) or order != "auto":
         options = {"order": order, **options}
     for name in options:
         if name not in allowed:

@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import DTYPES, assert_later, describe, integer_at_least, one_of
+from pairgrad.ground.checks import (
+    DTYPES,
+    assert_later,
+    describe,
+    device_or_none,
+    generator_or_none,
+    integer_at_least,
+    one_of,
+    optional_boolean,
+    real_number,
+    wide_dtype,
+)
 from pairgrad.sphere.inputs import checked_batch, looks
 from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
 from pairgrad.sphere.state import Classes, rates
@@ -17,6 +28,7 @@ from pairgrad.sphere.statistics import Batch, Statistics, absorbed, gathered
 UNSEEN = ("random", "uniform")
 MEMORIES = ("cumulative", "two-epochs")
 INITIAL_LENGTH = 0.9
+_MOST = 2**60
 _BLOCK = 65536  # classes whose initial directions are drawn, or whose norms are taken, at once
 _LENGTH_TOL = 1e-5  # a mean of unit vectors exceeds 1 by rounding only: a few units of float32 per summand
 
@@ -110,14 +122,13 @@ class ClassBank(nn.Module):
         self.on_resultant_above_one = one_of("on_resultant_above_one", on_resultant_above_one, ABOVE_ONE)
         self.unseen = one_of("unseen", unseen, UNSEEN)
         self.memory = one_of("memory", memory, MEMORIES)
-        if decay is not None and not 0 < float(decay) < 1:
-            raise ValueError(f"decay must lie between 0 and 1, got {decay!r}; None never forgets")
-        self.decay = None if decay is None else float(decay)
-        self.validate = validate
-        dtype = torch.float32 if dtype is None else dtype
-        if dtype not in DTYPES:
-            raise TypeError(
-                f"dtype must be torch.float32 or torch.float64, got {describe(dtype)}: half-precision sums stop growing at 2048"
+        self.decay = None if decay is None else real_number("decay", decay, "a number between 0 and 1, or None", lambda d: 0 < d < 1)
+        self.validate = optional_boolean("validate", validate)
+        device = device_or_none("device", device)
+        dtype = torch.float32 if dtype is None else wide_dtype("dtype", dtype, hint="half-precision sums stop growing at 2048")
+        if self.num_classes * self.dim >= _MOST:
+            raise ValueError(
+                f"num_classes times dim must be below 2^60, the numbers that memory can hold, got num_classes = {describe(num_classes)} and dim = {self.dim}"
             )
         for prefix in ("", "next_") if memory == "two-epochs" else ("",):
             for name in ("sums", "compensation"):
@@ -134,7 +145,9 @@ class ClassBank(nn.Module):
 
     def update(self, features: torch.Tensor, labels: torch.Tensor) -> None:
         """Add a labelled batch, features (B, p) and labels (B,). Nothing is differentiated; on an error nothing has changed."""
-        features, labels = checked_batch(features, labels, self.num_classes, self.dim, self.sums, validate=self.validate)
+        features, labels = checked_batch(features, labels, self.num_classes, self.dim, self.sums, validate=self.validate, squared=True)
+        if features.dim() != 2:
+            raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}: call update once for each view")
         if features.dim() != 2:
             raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}")
         self.refresh()
@@ -197,6 +210,7 @@ class ClassBank(nn.Module):
     @torch.no_grad()
     def reset(self, *, generator: torch.Generator | None = None) -> None:
         """Forget everything: counts 0, and the initial directions of unseen classes drawn anew."""
+        generator_or_none("generator", generator)
         self._check_writable()
         for prefix in ("", "next_") if self.memory == "two-epochs" else ("",):
             self._reset(self._statistics(prefix), generator)
@@ -226,6 +240,7 @@ class ClassBank(nn.Module):
         """With memory `"two-epochs"`: what was collected since the last call becomes the state that is scored, and collecting starts again."""
         if self.memory != "two-epochs":
             raise RuntimeError("start_epoch needs memory='two-epochs': this bank has one cumulative memory; use reset() to forget")
+        generator_or_none("generator", generator)
         self._check_writable()
         for tensor, new in zip(self._statistics(), self._statistics("next_"), strict=True):
             tensor.copy_(new)

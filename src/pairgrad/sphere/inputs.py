@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
-from pairgrad.ground.checks import assert_later, describe, floating_tensor, readable
+from pairgrad.ground.checks import assert_later, dense, describe, floating_tensor, optional_boolean, readable
 
+LENGTHS = {torch.float32: (1e-18, 1e18), torch.float64: (1e-150, 1e150)}  # of vectors that can be squared, and concentrations divided by
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def checked_features(features: torch.Tensor, dim: int, like: torch.Tensor, *, validate: bool | None = None) -> torch.Tensor:
-    """`features` of shape (..., dim) on the device of `like`, with finite values."""
+def checked_features(
+    features: torch.Tensor, dim: int, like: torch.Tensor, *, validate: bool | None = None, squared: bool = False
+) -> torch.Tensor:
+    """`features` of shape (..., dim) on the device of `like`, with finite values; `squared`: and lengths whose squares are finite too."""
+    optional_boolean("validate", validate)
     floating_tensor("features", features)
-    if features.layout != torch.strided:
-        raise TypeError(f"features must be a dense tensor, got one of layout {features.layout}: use features.to_dense()")
     if features.dim() < 2 or features.shape[-1] != dim:
         raise ValueError(f"features must have shape (batch, dim={dim}), got {describe(features)}")
     if features.device != like.device:
         raise ValueError(f"features must be on {like.device}, where the class state is, got {describe(features)}: move one with .to(...)")
     message = "features must be finite, got NaN or infinity"
     _check_finite(features, message, "the model has diverged, or divides by a zero norm", validate)
+    if squared and looks(features, validate):
+        _check_lengths(features.detach())
     return features
 
 
@@ -35,6 +41,7 @@ def checked_labels(
     """`labels` (batch,) as int64, in 0 .. num_classes - 1 or equal to `ignore_index`."""
     if not isinstance(labels, torch.Tensor) or labels.dtype not in _INTEGERS:
         raise TypeError(f"labels must be an integer torch tensor of shape ({batch},), got {describe(labels)}: use labels.long()")
+    dense("labels", labels)
     if labels.shape != (batch,):
         raise ValueError(f"labels must have shape ({batch},), one per row of features, got {describe(labels)}")
     if labels.device != like.device:
@@ -52,13 +59,23 @@ def checked_labels(
 
 
 def checked_batch(
-    features: torch.Tensor, labels: torch.Tensor, num_classes: int, dim: int, like: torch.Tensor, *, validate: bool | None = None
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    num_classes: int,
+    dim: int,
+    like: torch.Tensor,
+    *,
+    validate: bool | None = None,
+    squared: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Both, with one label per row of features (..., B, dim), and features that stay finite in the dtype of `like`, where they will be summed."""
     features = checked_features(features, dim, like, validate=validate)
     if torch.finfo(features.dtype).max > torch.finfo(like.dtype).max:
         message = "features must stay finite when they are converted to the dtype of the class state, got infinity"
-        _check_finite(features.detach().to(like.dtype), message, "give the class state the dtype of the features", validate)
+        narrow = features.detach().to(like.dtype)
+        _check_finite(narrow, message, "give the class state the dtype of the features", validate)
+    if squared and looks(features, validate):
+        _check_lengths(features.detach().to(like.dtype))
     return features, checked_labels(labels, features.shape[-2], num_classes, like, validate=validate)
 
 
@@ -71,6 +88,18 @@ def looks(tensor: torch.Tensor, validate: bool | None) -> bool:
 def _asserts(tensor: torch.Tensor, validate: bool | None) -> bool:
     """Whether values that are not read are asserted by the device: not on the CPU, where a tensor that cannot be read is one inside torch.func."""
     return validate is not False and not torch.compiler.is_compiling() and tensor.device.type not in ("cpu", "meta")
+
+
+def _check_lengths(features: torch.Tensor) -> None:
+    most = LENGTHS[torch.float64 if features.dtype == torch.float64 else torch.float32][1]
+    if not features.numel() or float(features.abs().max()) < most / math.sqrt(features.shape[-1]):
+        return
+    lengths = torch.linalg.vector_norm(features.double() / most, dim=-1)
+    if bool((lengths > 1).any()):
+        raise ValueError(
+            f"features must not be longer than {most:g} in {describe(features)}, where squares and their sums are numbers, got a length of "
+            f"{float(lengths.max()):.3g} times that: scale them down, or use float64"
+        )
 
 
 def _finite(tensor: torch.Tensor) -> torch.Tensor:

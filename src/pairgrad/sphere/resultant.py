@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
 
-from pairgrad.ground.checks import describe, integer_at_least, one_of
+from pairgrad.ground.checks import integer_at_least, one_of, real_number
 from pairgrad.potentials import Potential, potential
 
 ESTIMATORS = ("closed-form", "mle")
@@ -36,8 +37,8 @@ class ConcentrationRule:
         one_of("concentration", self.estimator, ESTIMATORS)
         one_of("small_samples", self.small_samples, SMALL_SAMPLES)
         object.__setattr__(self, "_potential", potential(self.dim))  # made at once: a compiled region cannot
-        if isinstance(self.cap, bool) or not isinstance(self.cap, (int, float)) or not 0 < self.cap < float("inf"):
-            raise ValueError(f"cap must be a positive finite number, the largest concentration, got {describe(self.cap)}")
+        expected = "a positive finite number, the largest concentration, at most 1e18"  # whose square is a number in float32 too
+        object.__setattr__(self, "cap", real_number("cap", self.cap, expected, lambda cap: 0 < cap <= 1e18, kind=ValueError))
 
     def __call__(self, length: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """Concentrations of float64 resultant lengths and counts; a class without samples keeps the length of its initial direction."""
@@ -69,12 +70,11 @@ def expected_squared_resultant(count: int, mean_length: float, covariance_trace:
         0.0784
     """
     count = integer_at_least("count", count, 1)
-    if not mean_length >= 0:
-        raise ValueError(f"mean_length must be >= 0, got {mean_length!r}")
+    mean_length = real_number("mean_length", mean_length, ">= 0 and finite", lambda length: 0 <= length <= 1e150)
     if covariance_trace is None:
         if mean_length > 1:
             raise ValueError(f"mean_length of unit features must be <= 1, got {mean_length!r}: give covariance_trace for other features")
         covariance_trace = 1 - mean_length**2
-    elif not covariance_trace >= 0:
-        raise ValueError(f"covariance_trace must be >= 0, got {covariance_trace!r}")
+    else:
+        covariance_trace = real_number("covariance_trace", covariance_trace, ">= 0 and finite", lambda trace: 0 <= trace < math.inf)
     return mean_length**2 + covariance_trace / count

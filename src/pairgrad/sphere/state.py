@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import torch
 
-from pairgrad.ground.checks import describe, floating_tensor, readable
+from pairgrad.ground.checks import HALF_DTYPES, describe, floating_tensor, readable
+from pairgrad.sphere.inputs import LENGTHS
 
 
 class Classes(NamedTuple):
@@ -67,11 +68,15 @@ class ClassState:
                 "move one with .to(...)"
             )
         if readable(mean_direction) and readable(concentration):
-            if not bool(torch.isfinite(mean_direction).all()) or not bool((mean_direction != 0).any(1).all()):
-                raise ValueError("mean_direction must have finite rows that are not zero: a row of zeros has no direction")
+            _check_lengths(mean_direction.detach())
             if not bool(((concentration >= 0) & torch.isfinite(concentration)).all()):
                 raise ValueError(
                     f"concentration must be finite and >= 0, got values from {concentration.min():g} to {concentration.max():g}"
+                )
+            most = LENGTHS[torch.float32 if concentration.dtype in HALF_DTYPES else concentration.dtype][1]
+            if bool((concentration > most).any()):
+                raise ValueError(
+                    f"concentration must be at most {most:g} in {describe(concentration)}, where its square is a number, got {concentration.max():g}"
                 )
         self.mean_direction = mean_direction
         self.concentration = concentration
@@ -92,3 +97,18 @@ class ClassState:
 
     def __repr__(self) -> str:
         return f"ClassState(num_classes={self.num_classes}, dim={self.dim})"
+
+
+def _check_lengths(mean_direction: torch.Tensor) -> None:
+    """Rows with a direction: neither 0 nor NaN nor infinite, and of a length that can be squared."""
+    rows = mean_direction.float() if mean_direction.dtype in HALF_DTYPES else mean_direction
+    least, most = LENGTHS[rows.dtype]
+    lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    if bool(((lengths >= least) & (lengths <= most)).all()):
+        return
+    if not bool(torch.isfinite(rows).all()) or not bool((rows != 0).any(1).all()):
+        raise ValueError("mean_direction must have finite rows that are not zero: a row of zeros has no direction")
+    raise ValueError(
+        f"mean_direction must have rows of a length from {least:g} to {most:g}, got lengths from {lengths.min():g} to {lengths.max():g} in "
+        f"{describe(mean_direction)}: the square of another length is no number; use torch.nn.functional.normalize(mean_direction, dim=1)"
+    )
