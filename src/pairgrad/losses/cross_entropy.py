@@ -488,7 +488,7 @@ def checked_per_class(
 def checked_targets(
     labels: torch.Tensor, batch: int, num_classes: int, like: torch.Tensor, ignore_index: int, validate: bool | None
 ) -> torch.Tensor:
-    """Labels that are classes or `ignore_index`, one per sample."""
+    """Labels, one per sample: classes or `ignore_index`, or the probabilities of all classes."""
     if isinstance(labels, torch.Tensor) and labels.is_floating_point():
         floating_tensor("labels", labels)
         if labels.device != like.device:
