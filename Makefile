@@ -17,12 +17,13 @@ INSTALL := $(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt
 SETUP_STAMP := $(VENV)/.setup-done
 INTEGRATIONS_STAMP := $(VENV)/.integrations-done
 LOOKS_STAMP := $(VENV)/.looks-done
+MUTATION_STAMP := $(VENV)/.mutation-done
 BENCH_STAMP := $(VENV)/.bench-done
 PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format coverage looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
+.PHONY: help setup demo test test-all lint format coverage mutation mutation-sample looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +47,9 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 test: $(SETUP_STAMP)  ## run the tests, without the slow ones
 	$(PYTEST) $(ARGS)
 
-test-all: $(INTEGRATIONS_STAMP) lint docs  ## run lint, the documentation build and every test, slow ones and those of the adapters to trainers included
+test-all: $(INTEGRATIONS_STAMP) lint docs  ## run lint, the documentation build, every test, slow ones and those of the adapters included, and a sample of mutants
 	$(PYTEST) -m "" $(ARGS)
+	$(MAKE) mutation-sample
 
 # Lightning, transformers and TensorBoard are large, and only the adapters' own tests need them: without them these are skipped.
 $(INTEGRATIONS_STAMP): $(SETUP_STAMP)
@@ -78,6 +80,20 @@ package: $(SETUP_STAMP)  ## build the wheel and the source archive into dist/, a
 
 docs: $(SETUP_STAMP)  ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(MUTATION_STAMP): $(SETUP_STAMP)
+	@$(INSTALL) -e '.[dev,mutation]'
+	@touch $@
+
+# In test-all a sample of the files that were run as a whole: docs/mutation-testing.md says which.
+MUTATION := OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run
+WHOLE := potentials/expansion.py potentials/paired.py potentials/debye.py potentials/inverse.py
+
+mutation: $(MUTATION_STAMP)  ## put small mistakes into the core and the auditor and see whether the tests notice; hours, and goes on where it stopped
+	$(MUTATION) $(ARGS)
+
+mutation-sample: $(MUTATION_STAMP)  ## the same for a sample, in five minutes
+	$(MUTATION) --modules $(WHOLE) --sample 100 --seed 1 --minutes 15
 
 $(LOOKS_STAMP): $(SETUP_STAMP)
 	@$(INSTALL) -e '.[dev,looks]'
