@@ -26,7 +26,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 .PHONY: help setup demo test test-all lint format coverage mutation mutation-sample looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP_STAMP)  ## create .venv and install pairgrad with its development tools
 
@@ -99,7 +99,7 @@ $(LOOKS_STAMP): $(SETUP_STAMP)
 	@$(INSTALL) -e '.[dev,looks]'
 	@touch $@
 
-looks: $(LOOKS_STAMP)  ## look at every page in Chromium (on the PATH, or $$PAIRGRAD_CHROMIUM), wide and narrow, light and dark
+looks: $(LOOKS_STAMP)  ## look at every page in Chromium (on the PATH, or named by PAIRGRAD_CHROMIUM), wide and narrow, light and dark
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -m "" tests/looks $(ARGS)
 
 $(BENCH_STAMP): $(SETUP_STAMP)
