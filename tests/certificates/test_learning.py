@@ -372,9 +372,13 @@ def test_a_prior_that_is_rounded_is_charged_for_it():
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e160])
 def test_rows_whose_squares_leave_the_range_have_no_finite_bound(scale):
+    """A state refuses such rows when it is made; its tensors can still come to have them."""
     features, labels, state = example()
+    with pytest.raises(ValueError, match="mean_direction must have"):
+        pg.ClassState(state.mean_direction * scale, state.concentration)
     with torch.no_grad():
-        certificate = pg.certify(features, labels, pg.ClassState(state.mean_direction * scale, state.concentration), TAU)
+        state.mean_direction.mul_(scale)
+        certificate = pg.certify(features, labels, state, TAU)
     assert certificate.score.total.isinf().all()
     assert not certificate.margin.unchanged.any()
     assert not any(bound.total.isnan().any() for bound in (certificate.loss, certificate.gradient, certificate.total_variation))

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import normalize
 
 import pairgrad as pg
-from tests.hostile.calls import COUNTS, FEATURES, LABELS, LENGTHS, LOG_PRIOR, LOGITS, SHARES, STATE, UNIT, B, K, P, draw
+from tests.hostile.calls.given import COUNTS, FEATURES, LABELS, LENGTHS, LOG_PRIOR, LOGITS, SHARES, STATE, UNIT, B, K, P, draw
 from tests.hostile.values import Subclass
 
 ROUNDING = 2e-6  # of gradients in float32, which other strides add up in another order: 16 units

@@ -13,7 +13,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.distributed.plan import Cluster, Workload, estimate
-from tests.hostile.calls import COUNTS, FEATURES, LABELS, LOGITS, SHARES, STATE, UNIT, B, K, P, draw
+from tests.hostile.calls.given import COUNTS, FEATURES, LABELS, LOGITS, SHARES, STATE, UNIT, B, K, P, draw
 
 
 def patt(**options: Any) -> pg.PATTLoss:
