@@ -64,8 +64,6 @@ def sample_keys(seed: int, epoch: int, indices: torch.Tensor, stream: str) -> to
         tensor([8578741394700367482])
     """
     seed = integer_at_least("seed", seed, 0)
-    if seed >= 1 << 63:
-        raise ValueError(f"seed must be less than 2**63, got {seed}")
     epoch = integer_at_least("epoch", epoch, 0)
     if not isinstance(stream, str) or not stream:
         raise TypeError(f"stream must be a name such as 'view-1', got {describe(stream)}")
