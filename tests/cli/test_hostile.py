@@ -223,9 +223,9 @@ def test_a_hostile_line_is_refused_with_a_sentence(line: tuple[str, ...], place:
     assert contents(place) == before
 
 
-@pytest.mark.parametrize("line", [("plan", "--classes", "10"), ("certify", "--dim", "1"), ("bench", "--device", "x")], ids=" ".join)
+@pytest.mark.parametrize("line", [("tables", "--only", "nope"), ("certify", "--dim", "1"), ("bench", "--device", "x")], ids=" ".join)
 def test_the_way_to_a_mistake_is_shown_on_request_only(line: tuple[str, ...]) -> None:
-    assert invoke(*line, "--debug").exit_code == 2
+    assert "Traceback" in invoke(*line, "--debug").stderr
     assert "Traceback" not in invoke(*line).output
 
 

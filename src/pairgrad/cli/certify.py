@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +18,7 @@ import pairgrad as pg
 from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
+from pairgrad.cli.mistakes import fail
 from pairgrad.cli.show import progress
 from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
@@ -40,7 +40,7 @@ def run(dim: int | None, nu: float | None, order: int | None, shift: int | None,
             return _orders(console, range(1, _provable("--max-order", max_order) + 1))
         return _potentials(console, dim, nu, order, shift)
     except (ValueError, TypeError) as error:
-        raise typer.BadParameter(re.sub(r"^(?=(dim|nu|order|shift) )", "--", str(error))) from None
+        fail("certify", re.sub(r"^(?=(dim|nu|order|shift) )", "--", str(error)))
 
 
 def _provable(option: str, order: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def in_full() -> bool:
 
 def fail(command: str, message: object) -> NoReturn:
     """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
-    if _in_full:
+    if _in_full and sys.exc_info()[0] is not None:
         typer.echo(traceback.format_exc(), err=True)
     typer.echo(f"pairgrad {command}: {message}", err=True)
     raise typer.Exit(MISTAKE) from None
