@@ -155,8 +155,8 @@ def certify(
 ) -> None:
     """Prove the error bounds of the Bessel ratio again, in ball arithmetic, or bound the errors of a saved learning state.
 
-    Without options: for all x and nu. With --dim or --nu: for one potential. With --state: scores, losses, probabilities, predictions and gradients of a
-    batch against a class bank. Where there is no theorem, the reason is printed, and that is no failure.
+    Without options: for all x and nu. With --dim or --nu: for one potential; where there is no theorem, the reason is printed, and that is no failure. With
+    --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
     """
     with explained("certify", reads=state):
         if state is not None:

@@ -162,4 +162,4 @@ def test_several_targets(here):
 
 def test_the_command_is_on_the_list():
     done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["--help"])
-    assert "Find out whether the backward of a function is the derivative of its forward." in done.output
+    assert "Is a backward the derivative of its forward?" in done.output
