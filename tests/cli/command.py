@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 
+from typer import testing
 from typer.testing import CliRunner, Result
 
 from pairgrad.cli.app import app
+
+_BUILT = testing.__dict__  # a runner builds all commands anew for each call, which is most of the time of a short one: here once
+_BUILT["_get_command"] = functools.cache(_BUILT["_get_command"])
 
 
 def pairgrad(*arguments: str, columns: int = 120) -> subprocess.CompletedProcess[str]:

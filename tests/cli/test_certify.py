@@ -88,7 +88,7 @@ def test_a_falsified_constant_fails(monkeypatch):
     [
         (["--dim", "4", "--nu", "2"], "give --dim or --nu, not both"),
         (["--dim", "1"], "dim must be an integer >= 2"),
-        (["--max-order", "30"], "orders from 1 to 24 can be proven, got 30"),
+        (["--max-order", "30"], "must be from 1 to 24, the orders that can be proven, got 30"),
         (["--dim", "8", "--shift", "2"], "shift can be given only together with an explicit order"),
         (["--shift", "2"], "--shift needs --dim or --nu"),
     ],

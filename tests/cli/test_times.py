@@ -25,4 +25,4 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     done = invoke("times", "--output", str(tmp_path / "file" / "below" / "times.jsonl"))
     assert done.exit_code == 2
-    assert "pairgrad times: cannot write to" in done.stderr
+    assert "pairgrad times: --output: cannot write" in done.stderr

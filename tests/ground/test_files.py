@@ -66,3 +66,26 @@ def test_a_directory_that_cannot_be_synced_is_no_failure_and_a_broken_disk_is(tm
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         sync_directory(tmp_path)
+
+
+def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    real, link = tmp_path / "there" / "real.txt", tmp_path / "link.txt"
+    real.write_text("old")
+    link.symlink_to(real)
+    assert write_atomically(link, "new") == link
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert [path.name for path in real.parent.iterdir()] == ["real.txt"]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(pipe, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()

@@ -320,7 +320,7 @@ def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dic
             if stage["stage"] != last and stage["steps"]:
                 last = stage["stage"]
                 calls, seconds = stage["calls"], stage["seconds"]
-                streams.line(f"{name}[{stage['step']}/{stage['steps']}] {last} ({calls} calls, {seconds:.1f} s)", err=True)
+                streams.line(f"{name}[{stage['step']}/{stage['steps']}] {last} ({_counted(calls, 'call')}, {seconds:.1f} s)", err=True)
 
         yield line
         return

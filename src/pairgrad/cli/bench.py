@@ -41,7 +41,7 @@ class Workload:
     def __post_init__(self) -> None:
         one_of("--dtype", self.dtype, tuple(_DTYPES))
         try:
-            torch.zeros(1, dtype=_DTYPES[self.dtype], device=self.device)
+            torch.zeros(1, dtype=_DTYPES[self.dtype], device=self.device).item()  # the device "meta" has no numbers
         except (RuntimeError, AssertionError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"--device must be one that torch can use with {self.dtype}, got {self.device!r}: {reason}") from None

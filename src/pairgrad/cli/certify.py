@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +18,7 @@ import pairgrad as pg
 from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
+from pairgrad.cli.mistakes import fail
 from pairgrad.cli.show import progress
 from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
@@ -35,17 +36,21 @@ def run(dim: int | None, nu: float | None, order: int | None, shift: int | None,
             if shift is not None:
                 raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {shift} alone")
             if order is not None:
-                return _orders(console, range(order, order + 1))
-            return _orders(console, range(1, max_order + 1))
+                return _orders(console, range(_provable("--order", order), order + 1))
+            return _orders(console, range(1, _provable("--max-order", max_order) + 1))
         return _potentials(console, dim, nu, order, shift)
     except (ValueError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
+        fail("certify", re.sub(r"^(?=(dim|nu|order|shift) )", "--", str(error)))
+
+
+def _provable(option: str, order: int) -> int:
+    if not 1 <= order <= ratio.MAX_ORDER:
+        raise ValueError(f"{option} must be from 1 to {ratio.MAX_ORDER}, the orders that can be proven, got {order}")
+    return order
 
 
 def _orders(console: Console, orders: range) -> bool:
     started, proofs = time.perf_counter(), []
-    if not orders or orders[-1] > ratio.MAX_ORDER or orders[0] < 1:
-        raise ValueError(f"orders from 1 to {ratio.MAX_ORDER} can be proven, got {orders[-1] if orders else 0}")
     with progress(console, "proving", 2 * len(orders) + len(_DTYPES)) as tick:
         for family in ratio.FAMILIES:
             for order in orders:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +13,7 @@ from rich.text import Text
 import pairgrad as pg
 from pairgrad.certificates.learning import LearningCertificate, certify, shot_groups
 from pairgrad.certificates.saved import SavedState, load_state
+from pairgrad.cli.mistakes import fail
 from pairgrad.ground.checks import one_of
 from pairgrad.sphere import ClassBank
 
@@ -40,7 +40,7 @@ def run(path: Path, temperature: float | None, realizations: list[str] | None, d
                 for name in realizations or _with_theorem(console, saved.state.dim)
             ]
     except (ValueError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
+        fail("certify", error)
     _describe(console, saved, source)
     if assumed:
         console.print(Text(f"The file does not say otherwise, so it is assumed that {'; '.join(assumed)}.\n", style="yellow"))

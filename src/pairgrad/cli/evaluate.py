@@ -66,16 +66,16 @@ def _known(option: str, given: Sequence[str] | None, known: Sequence[str]) -> tu
 
 def _look_ahead(paths: Sequence[Path], output: Path | None) -> None:
     """What can be known to be wrong before hours are spent on the first run."""
+    if output is not None and not output.parent.is_dir():
+        raise SettingError(f"--json must be a file in a directory that exists, got {output}: make {output.parent} first")
+    if output is not None and output.is_dir():
+        raise SettingError(f"--json must be a file, got the directory {output}")
     seen: set[Path] = set()
     for path in paths:
         _check_run(path)
         if path.resolve() in seen:
             raise SettingError(f"{path} was given twice: a run counts once in a mean")
         seen.add(path.resolve())
-    if output is not None and not output.parent.is_dir():
-        raise SettingError(f"--json must be a file in a directory that exists, got {output}: make {output.parent} first")
-    if output is not None and output.is_dir():
-        raise SettingError(f"--json must be a file, got the directory {output}")
 
 
 def _check_run(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pairgrad.cli import completion
-from pairgrad.cli.mistakes import explained, reported
+from pairgrad.cli.mistakes import check_file, explained, reported
 
 _Records = Annotated[
     Path | None,
@@ -108,7 +108,9 @@ def times(
 
     On one thread. Run it on an idle machine: other processes lengthen the times.
     """
-    with explained("times", output.parent):
+    with explained("times", output, file="--output"):
         from pairgrad.cli.times import run
+
+        check_file("times", "--output", output)
 
         run(output, elements, repeats)

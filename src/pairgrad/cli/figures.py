@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pairgrad.cli.output import prepare, report
+from pairgrad.cli.output import prepare, records_in, report
 from pairgrad.cli.show import progress, say_not_run
 from pairgrad.experiments.catalogue import FIGURES, FigureRecipe, RecordedFigure, chosen
 from pairgrad.experiments.figures.style import pyplot
@@ -19,8 +19,9 @@ from pairgrad.experiments.writers import write_not_run
 def run(output: Path, only: Iterable[str] | None = None, records: Path | None = None) -> None:
     """Draw the figures of those names; each with its data and its caption."""
     recipes = chosen(FIGURES, only, "figure")
+    known = records_in(records)
     console = Console()
-    report(console, make(console, recipes, output, Records(records)))
+    report(console, make(console, recipes, output, known))
 
 
 def make(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import typer
 
 from pairgrad.cli.exit_codes import MISTAKE
 
+THREADS = 4096  # more than that are a slip of the finger
 _in_full = False  # whether --debug was given
 
 
@@ -33,15 +36,43 @@ def in_full() -> bool:
 
 def fail(command: str, message: object) -> NoReturn:
     """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
-    if _in_full:
+    if _in_full and sys.exc_info()[0] is not None:
         typer.echo(traceback.format_exc(), err=True)
     typer.echo(f"pairgrad {command}: {message}", err=True)
     raise typer.Exit(MISTAKE) from None
 
 
+def check_file(command: str, option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is computed and without writing anything."""
+    if path is None:
+        return
+    if path.is_dir():
+        fail(command, f"{option} must be a file, got the directory {path}")
+    above = path.absolute().parent
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir():
+        fail(command, f"{option}: cannot write {path}: {above} is not a directory; choose another file")
+    if not os.access(above, os.W_OK) and not path.exists():
+        fail(command, f"{option}: cannot write {path}: no permission to write in {above}; choose another file")
+
+
+def _too_large(error: Exception) -> bool:
+    """Whether torch or Python could not get the memory that was asked for."""
+    words = ("allocate memory", "out of memory", "size calculation overflowed", "integer multiplication overflow")
+    return isinstance(error, MemoryError) or any(each in str(error) for each in words)
+
+
 @contextmanager
-def explained(command: str, output: Path | None = None, reads: Path | None = None) -> Iterator[None]:
-    """Missing extras, unknown names, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback."""
+def explained(command: str, output: Path | None = None, reads: Path | None = None, file: str | None = None) -> Iterator[None]:
+    """Missing extras, unknown names, numbers that no memory holds, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback.
+
+    Args:
+        command: its name.
+        output: the directory that it writes to, or the file if `file` is given.
+        reads: the file that it reads.
+        file: the option that names the file `output`.
+    """
     from pairgrad.experiments.catalogue import UnknownName
     from pairgrad.experiments.records import RecordError
 
@@ -53,8 +84,12 @@ def explained(command: str, output: Path | None = None, reads: Path | None = Non
         reason = error.strerror or error
         message = f"cannot read {reads}: {reason}" if reads else str(error)
         if output is not None:
-            message = f"cannot write to {output}: {reason}; choose another directory with --output"
+            message = f"cannot write to {output}: {reason}; choose another {f'file with {file}' if file else 'directory with --output'}"
         fail(command, message)
+    except (MemoryError, RuntimeError) as error:
+        if not _too_large(error):
+            raise
+        fail(command, f"not enough memory for what was asked: {str(error).splitlines()[0] or 'out of memory'}; choose smaller numbers")
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def run(options: Options, console: Console) -> Plan:
 
 def number(option: str, text: str, *, example: str = "1e7") -> Fraction:
     """The number that a text like 1e7, 10_000_000, 10M or 2.5G stands for, exactly."""
-    match = re.fullmatch(r"([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d{1,3})?)([kMGT]?)", text.strip())
+    match = re.fullmatch(r"([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d{1,3})?)([kMGT]?)", text.strip(), re.ASCII)
     if match is None:
         raise WrongOption(f"{option} must be a number, with k, M, G or T behind it if you like, got {text!r}: write e.g. {example}")
     return Fraction(match[1].replace("_", "")) * 10 ** _SUFFIXES[match[2]]
@@ -103,8 +103,8 @@ def whole(option: str, text: str, least: int = 1) -> int:
 
 
 def _workload(options: Options) -> Workload:
-    sample = float(number("--sample", options.sample, example="0.1"))
-    if not 0 < sample <= 1:
+    share = number("--sample", options.sample, example="0.1")
+    if share > 1 or float(share) <= 0:
         raise WrongOption(f"--sample must lie above 0 and be at most 1, got {options.sample!r}: it is the share of classes that is scored")
     return Workload(
         classes=whole("--classes", options.classes),
@@ -114,7 +114,7 @@ def _workload(options: Options) -> Workload:
         dtype=_DTYPES[_choice("--dtype", options.dtype, tuple(_DTYPES))],
         two_epochs=options.two_epochs,
         prior=options.prior,
-        sample=sample,
+        sample=float(share),
         exchange=_choice("--exchange", options.exchange, ("auto", "gather", "reduce")),
         inputs="replicated" if options.replicated_inputs else "sharded",
         bounded=not options.unbounded,
@@ -155,8 +155,8 @@ def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
 
 def _measured(options: Options, workload: Workload, console: Console) -> Rate:
     try:
-        device = torch.device(options.device or "cpu")
-        torch.empty(0, device=device)
+        device = torch.device("cpu" if options.device is None else options.device)
+        torch.zeros(1, device=device).item()  # the device "meta" has no numbers
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise WrongOption(f"--device must be a device that torch can use here, got {options.device!r} ({reason}): write e.g. cpu") from None

@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from pairgrad.cli.output import prepare
+from pairgrad.cli.output import prepare, records_in
 from pairgrad.cli.show import progress
 from pairgrad.experiments.catalogue import FIGURES, TABLES
 from pairgrad.experiments.figures.style import pyplot
-from pairgrad.experiments.records import Records
 from pairgrad.experiments.report import collected, render, templates
 from pairgrad.ground.files import write_atomically
 
@@ -21,7 +20,7 @@ def run(output: Path, records: Path | None = None, show: bool = False) -> None:
     """Make every table and figure and write them as one page, index.html in `output`."""
     pyplot()  # what is missing is said before anything is computed
     templates()
-    known = Records(records)
+    known = records_in(records)
     prepare(output)
     console = Console(highlight=False)
     items = collected(TABLES, FIGURES, known, lambda name, steps: progress(console, name, steps))

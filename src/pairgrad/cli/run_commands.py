@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pairgrad.cli import completion
-from pairgrad.cli.mistakes import explained, known_realizations, reported
+from pairgrad.cli.mistakes import THREADS, explained, known_realizations, reported
 
 _WHAT, _LOOK, _WHERE, _SEVERAL = "What to train", "Checkpoints, records and looks", "Where", "With several processes"
 
@@ -43,7 +43,7 @@ def train(
         str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE", rich_help_panel=_WHERE)
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE)
+        int | None, typer.Option(min=1, max=THREADS, help="Of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE)
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.", metavar="N", rich_help_panel=_WHERE)] = 0,
     keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.", metavar="N", rich_help_panel=_LOOK)] = 2,
@@ -248,7 +248,7 @@ def fork(
     ] = Path("forks"),
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU; equal bits need equal numbers.", metavar="N")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Of the CPU; equal bits need equal numbers.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -306,7 +306,7 @@ def frozen(
     save: Annotated[
         Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.", metavar="N")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Of the CPU.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -330,7 +330,7 @@ def states(
     ] = 1,
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
     output: _RecordFile = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU.", metavar="N")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Of the CPU.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:

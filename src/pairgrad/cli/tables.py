@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pairgrad.cli.output import prepare, report
+from pairgrad.cli.output import prepare, records_in, report
 from pairgrad.cli.show import progress, say_not_run, show
 from pairgrad.experiments.catalogue import TABLES, RecordedTable, TableRecipe, chosen
 from pairgrad.experiments.not_run import NotRun
@@ -18,8 +18,9 @@ from pairgrad.experiments.writers import write, write_not_run
 def run(output: Path, only: Iterable[str] | None = None, records: Path | None = None) -> None:
     """Print the tables of those names and write each as CSV and Markdown."""
     recipes = chosen(TABLES, only, "table")
+    known = records_in(records)
     console = Console()
-    report(console, make(console, recipes, output, Records(records)))
+    report(console, make(console, recipes, output, known))
 
 
 def make(console: Console, recipes: Mapping[str, TableRecipe | RecordedTable], output: Path, records: Records | None = None) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pairgrad.cli import completion
-from pairgrad.cli.mistakes import explained, fail, in_full
+from pairgrad.cli.mistakes import THREADS, check_file, explained, fail, in_full
 
 _WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
 _RUN, _MACHINE = "The run", "The machines"
@@ -155,8 +155,8 @@ def certify(
 ) -> None:
     """Prove the error bounds of the Bessel ratio again, in ball arithmetic, or bound the errors of a saved learning state.
 
-    Without options: for all x and nu. With --dim or --nu: for one potential. With --state: scores, losses, probabilities, predictions and gradients of a
-    batch against a class bank. Where there is no theorem, the reason is printed, and that is no failure.
+    Without options: for all x and nu. With --dim or --nu: for one potential; where there is no theorem, the reason is printed, and that is no failure. With
+    --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
     """
     with explained("certify", reads=state):
         if state is not None:
@@ -251,6 +251,8 @@ def plan(
 
         from pairgrad.cli import plan as command
 
+        check_file("plan", "--json", json)
+
         options = command.Options(
             classes=classes,
             dim=dim,
@@ -293,9 +295,11 @@ def doctor(
 
     An extra that is missing is no failure. What it prints is what a bug report needs.
     """
-    with explained("doctor", json):
+    with explained("doctor", json, file="--json"):
         from pairgrad.cli.doctor import run
         from pairgrad.cli.streams import Streams
+
+        check_file("doctor", "--json", json)
 
         if not run(Streams("pairgrad doctor").out, compiled, json):
             raise typer.Exit(1)
@@ -309,16 +313,18 @@ def bench(
     dim: Annotated[int, typer.Option(min=2, help="Feature dimension.", metavar="N")] = 1024,
     compiled: Annotated[bool, typer.Option("--compile", help="The compiled step, too; half a minute more.")] = False,
     repeats: Annotated[int, typer.Option(min=1, help="Of each call; the median counts.", metavar="N")] = 21,
-    threads: Annotated[int, typer.Option(min=1, help="Of the CPU.", metavar="N")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=THREADS, help="Of the CPU.", metavar="N")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the times as data, too.", metavar="FILE")] = None,
 ) -> None:
     """Measure here what the documentation measured elsewhere: the learning step over its two bare matrix products, and the potential by realization.
 
     Calls take turns and medians are compared, so that ratios can be trusted where times cannot. Run it on an idle machine.
     """
-    with explained("bench", json):
+    with explained("bench", json, file="--json"):
         from pairgrad.cli.bench import Workload, run
         from pairgrad.cli.streams import Streams
+
+        check_file("bench", "--json", json)
 
         try:
             workload = Workload(device, dtype, batch, classes, dim, compiled, repeats, threads)

@@ -205,6 +205,11 @@ def dry_run(request: Request, console: Console) -> int:
     recipe = arms[0].recipe
     process = Process.here(request.sharing)
     console = console if process.first else Console(quiet=True)
+    parent = request.output
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise SettingError(f"--output must be a directory, got {request.output}: {parent} is a file")
     console.print(Text(f"{recipe.name}: {recipe.summary}", style="bold"))
     _show_settings(console, recipe)
     device = process.device(request.device, torch.float64)
@@ -218,9 +223,6 @@ def dry_run(request: Request, console: Console) -> int:
     process.check_classes(len(benchmark.class_names))
     trainer = make_trainer(arms[0], benchmark, device)
     each = required_space([trainer.state(), *trainer.still_to_come()])
-    parent = request.output
-    while not parent.exists():
-        parent = parent.parent
     console.print(
         Text(
             f"{_sizes(trainer.network, benchmark)}; {trainer.recipe.epochs} epochs of {trainer.batches.per_epoch} updates on {device}\n"

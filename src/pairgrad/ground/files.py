@@ -11,10 +11,17 @@ _NOT_FOR_DIRECTORIES = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF) 
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
-    """Write `content` to `path` through a temporary file in the same directory; parents are made. On return it is on the disk."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Write `content` to `path` through a temporary file in the same directory; parents are made. On return it is on the disk.
+
+    What a symbolic link leads to is replaced, not the link. A device or a pipe, such as /dev/stdout, is written to and never replaced.
+    """
+    given = Path(path)
     data = content.encode() if isinstance(content, str) else content
+    if given.exists() and not given.is_file() and not given.is_dir():
+        given.write_bytes(data)
+        return given
+    target = Path(os.path.realpath(given))
+    target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -27,7 +34,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_directory(target.parent)
-    return target
+    return given
 
 
 def sync_file(path: str | os.PathLike[str]) -> None:

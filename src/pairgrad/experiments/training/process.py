@@ -120,7 +120,7 @@ class Process:
 
     def device(self, asked: str | None, dtype: torch.dtype = torch.float32) -> torch.device:
         """The device of this process: as asked, else a GPU if there is one, else the CPU. A ProcessError if it cannot compute in `dtype`."""
-        name = asked or ("cuda" if torch.cuda.is_available() else "cpu")
+        name = asked if asked is not None else ("cuda" if torch.cuda.is_available() else "cpu")
         try:
             device = torch.device(name)
             if device.type == "cuda" and device.index is None:
