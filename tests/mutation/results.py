@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.explained import Explanation
-from tests.mutation.mutants import Mutant, digest, text_of
+from tests.mutation.mutants import Mutant, code_digest, digest, text_of
 from tests.mutation.scope import GROUPS, ROOT, Group, group_of
 
 KILLED, TIMEOUT, SURVIVED = "killed", "timeout", "survived"
@@ -57,7 +57,7 @@ def digest_of_test(name: str) -> str:
 
 
 class Results:
-    """An outcome is kept while its file is unchanged, and a kill only while the test that killed is. A survivor of other tests is `stale`."""
+    """An outcome is kept while the code of its file is unchanged, and a kill only while the test that killed is. A survivor of other tests is `stale`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class Results:
 
     def _still_true(self, record: dict[str, Any]) -> bool:
         module = record["module"]
-        if not any(module in group.modules for group in GROUPS) or record["source"] != digest(text_of(module)):
+        if not any(module in group.modules for group in GROUPS) or record["source"] != code_digest(text_of(module)):
             return False
         if record["outcome"] == SURVIVED:
             return True
@@ -99,7 +99,7 @@ class Results:
             "how": how,
             "seconds": round(seconds, 2),
             "tried": tests,
-            "source": digest(text_of(place.module)),
+            "source": code_digest(text_of(place.module)),
             "tests": tests_digest(group) if outcome == SURVIVED else digest_of_test(by),
         }
         self.records[place.key] = record
