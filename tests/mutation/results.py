@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,16 @@ def _functions(path: Path) -> dict[str, str]:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             found[node.name] = found.get(node.name, "") + "\n".join(lines[first - 1 : node.end_lineno])
     return found
+
+
+def importers(module: str, files: Iterable[str]) -> set[str]:
+    """Those of the test files that import a file below src/pairgrad, or from it."""
+    dotted = "pairgrad." + module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    folder, _, name = dotted.rpartition(".")
+    pattern = re.compile(
+        rf"^(from {re.escape(dotted)} import|import {re.escape(dotted)}\b|from {re.escape(folder)} import .*\b{name}\b)", re.MULTILINE
+    )
+    return {file for file in files if (ROOT / file).exists() and pattern.search(_text(ROOT / file))}
 
 
 def digest_of_test(name: str) -> str:

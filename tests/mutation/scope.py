@@ -86,6 +86,7 @@ GROUPS = (
             "coherence/verdict.py",
         ),
         (
+            "coherence/test_immutable.py",
             "coherence/test_limits.py",
             "coherence/test_panel.py",
             "coherence/test_panel_numbers.py",
@@ -93,6 +94,7 @@ GROUPS = (
             "coherence/test_reading.py",
             "coherence/test_scan.py",
             "coherence/test_scan_parts.py",
+            "coherence/test_second.py",
             "coherence/test_state.py",
             "coherence/test_straight.py",
             "coherence/test_verdict.py",

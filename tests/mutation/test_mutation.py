@@ -9,7 +9,7 @@ import pytest
 
 from tests.mutation import explained, pages
 from tests.mutation.mutants import code_digest, make, places, text_of
-from tests.mutation.results import Results, files_of
+from tests.mutation.results import Results, files_of, importers
 from tests.mutation.scope import GROUPS, ROOT, SOURCE, Group, selected
 
 
@@ -121,3 +121,10 @@ def test_comments_and_docstrings_are_no_code() -> None:
     assert code_digest(before.replace("+", "-")) != code_digest(before)
     assert code_digest('def f(x):\n    "a" + x\n    return x + 1\n') != code_digest(before)
     assert code_digest("def f(") != code_digest(before)
+
+
+def test_tests_that_read_constants_are_found_by_their_imports() -> None:
+    files = ["tests/coherence/test_limits.py", "tests/coherence/test_straight.py", "tests/coherence/test_path.py"]
+    assert importers("coherence/limits.py", files) == {"tests/coherence/test_limits.py"}
+    assert importers("coherence/straight.py", files) == {"tests/coherence/test_straight.py"}
+    assert importers("coherence/path.py", files) == {"tests/coherence/test_straight.py", "tests/coherence/test_path.py"}
