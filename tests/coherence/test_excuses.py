@@ -86,10 +86,11 @@ def test_straight_through_by_a_value_that_stands_still_where_the_gradient_does_n
 
 
 def capped(supplied: list[float], derivative: list[float], monkeypatch: pytest.MonkeyPatch, error: float = 0.0) -> bool:
-    """Coordinate by coordinate, with both gradients given."""
+    """Coordinate by coordinate, with both gradients given for the first line through the inputs."""
     both = Consistent((torch.tensor(supplied, dtype=torch.float64),), (torch.tensor(derivative, dtype=torch.float64),), "forward", error)
     monkeypatch.setattr(excuses, "consistent_gradient", lambda subject, observation: both if observation is STEEP else None)
-    good, why = ask("gradient-cap", [seen("incoherent", state="another", panel=panel_of(defect=9.0)), STEEP])
+    elsewhere, after = seen("incoherent", state="another", panel=panel_of(defect=9.0)), seen("incoherent", panel=panel_of(defect=9.0))
+    good, why = ask("gradient-cap", [elsewhere, STEEP, after])
     assert why.endswith("coordinate by coordinate")
     assert ("but the gradient is not" in why) != good
     return good
@@ -108,6 +109,7 @@ def capped(supplied: list[float], derivative: list[float], monkeypatch: pytest.M
         ([4.1, 0.1], [4.0, -4.0], False),
         ([1.0, 0.1], [4.0, 0.0], False),
         ([1.0, 0.0], [4.0, 0.0], True),
+        ([0.0, 0.0], [0.0, 0.0], True),
     ],
 )
 def test_a_cap_shortens_every_coordinate_and_turns_none(
@@ -119,7 +121,7 @@ def test_a_cap_shortens_every_coordinate_and_turns_none(
 @pytest.mark.parametrize(("error", "slack"), [(0.0, 1e-6), (0.25, 1.000001)])
 def test_slack_of_a_cap_is_four_errors_and_a_millionth(error: float, slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each coordinate, and of the largest for how long it may be: a coordinate that is zero is known to no more than that."""
-    small, large = 1.0, 64.0
+    small, large = 0.5, 64.0
     longest = small * (1 + slack) + slack * large
     for factor, good in ((0.99, True), (1.01, False)):
         room = small + factor * (longest - small)
@@ -147,6 +149,7 @@ def test_a_cap_along_lines_is_shorter_and_to_the_same_side() -> None:
     assert not along((3.0, 4.0), (3.0, 1.0))
     assert along((-1.0, 1.0), (2.0, 3.0))
     assert along((0.0, 1.0))
+    assert along((0.0, 0.0))
     assert along((1 + 0.5e-6, 1.0))
     assert not along((1 + 2e-6, 1.0))
 
