@@ -144,6 +144,38 @@ def test_limits(dtype: torch.dtype) -> None:
         assert got[4] >= largest / 2
 
 
+@pytest.mark.parametrize("dim", [3, 64])
+def test_legendre_subtracts_the_smaller_numbers(dim: int) -> None:
+    """x slope - value to 16 roundings of the parts: of slope and value while the slope is small, of complement and deficit beyond."""
+    x = points(dim, torch.float64)
+    with working_precision(BITS):
+        parts = [(v * balls(dim).slope_ball(v), balls(dim).difference_ball(flint.arb(0), v)) for v in numbers(x)]
+        want = torch.tensor([float(p - q) for p, q in parts], dtype=torch.float64)
+        plain = torch.tensor([float(p) + float(q) for p, q in parts], dtype=torch.float64)
+    pot = pg.potential(dim)
+    beyond = pot.deficit(x) + x * pot.complement(x)
+    got = pot.legendre(x)
+    assert ((got - want).abs() <= FAR_ROUNDINGS * torch.finfo(x.dtype).eps * torch.where(pot.slope(x) < 0.5, plain, beyond)).all()
+    assert torch.equal(pot.legendre(-x), got)
+
+
+def test_bregman_from_infinity() -> None:
+    inf = torch.tensor(math.inf, dtype=torch.float64)
+    one = torch.ones((), dtype=torch.float64)
+    pot = pg.potential(8)
+    assert pot.bregman(inf, inf) == 0
+    assert pot.bregman(inf, one) == math.inf
+    assert pot.bregman(one, inf) == math.inf
+
+
+@pytest.mark.parametrize("name", ["paired", "scott", "original"])
+def test_an_increment_down_to_zero_may_round_below_it(name: str) -> None:
+    a = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    pot = pg.potential(8, realization=name)
+    down = pot.increment(a, -(a * a) * (1 + 4 * torch.finfo(a.dtype).eps))
+    torch.testing.assert_close(down, pot.value(torch.zeros_like(a)) - pot.value(a), rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize("dim", [8, 64])
 @pytest.mark.parametrize("name", ["paired", "arfr", "scott", "log-bessel", "consistent", "original", "log-miller", "reference"])
 def test_every_realization_has_a_deficit_of_its_own_value(name: str, dim: int) -> None:
