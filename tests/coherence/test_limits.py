@@ -1,10 +1,21 @@
 """The constants of the auditor follow from the rate of false alarms that they promise."""
 
+import math
+
 import pytest
 import scipy.stats
 import torch
 
-from pairgrad.coherence.limits import FALSE_ALARM_RATE, LADDER, SMALLEST_EFFECT, TESTS, coarsest, student_quantile, threshold
+from pairgrad.coherence.limits import (
+    CONFIRMATION_RATE,
+    FALSE_ALARM_RATE,
+    LADDER,
+    SMALLEST_EFFECT,
+    TESTS,
+    coarsest,
+    student_quantile,
+    threshold,
+)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5, 13, 40])
@@ -28,3 +39,23 @@ def test_tables_cover_the_same_dtypes_and_ladders_go_down():
     assert set(LADDER) == set(SMALLEST_EFFECT)
     for halves in LADDER.values():
         assert list(halves) == sorted(halves, reverse=True)
+
+
+def test_segments_are_powers_of_two_of_the_argument_and_no_longer_than_it():
+    """A step that is no power of two would round the argument that it is added to."""
+    for halves in LADDER.values():
+        assert all(math.frexp(half)[0] == 0.5 for half in halves)
+        assert halves[0] <= 1
+        assert len(set(halves)) == len(halves)
+
+
+def test_smallest_effects_are_many_units_of_rounding_and_a_small_part_of_the_gradient():
+    units = {dtype: effect / torch.finfo(dtype).eps for dtype, effect in SMALLEST_EFFECT.items()}
+    assert units == {torch.float64: 4096, torch.float32: 64, torch.float16: 16, torch.bfloat16: 8}
+
+
+def test_rates_are_a_thousandth_and_a_larger_number_of_tests_shares_them():
+    assert FALSE_ALARM_RATE == CONFIRMATION_RATE == 1e-3
+    assert threshold(13, tests=10 * TESTS) == student_quantile(1e-4 / TESTS, 13)
+    assert threshold(13) == pytest.approx(scipy.stats.t.isf(0.5e-3 / 16384, 13), rel=1e-10)
+    assert threshold(13, rate=0.5) == student_quantile(0.5 / TESTS, 13)

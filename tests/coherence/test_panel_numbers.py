@@ -12,7 +12,7 @@ from numpy.polynomial import chebyshev
 
 from pairgrad.coherence.differences import Difference, difference
 from pairgrad.coherence.limits import CONFIRMATION_RATE, student_quantile, threshold
-from pairgrad.coherence.panel import INTEGRATION, INTERVALS, NODES, Panel, measure, noise_allowance
+from pairgrad.coherence.panel import INTEGRATION, INTERVALS, NODES, Panel, measure, noise_allowance, work_and_energy
 from tests.coherence.functions import sine_with
 from tests.coherence.lines import number_line
 
@@ -39,6 +39,14 @@ def test_work_and_residual(panel: Panel) -> None:
     assert panel.work == pytest.approx((1 + DEFECT) * RISE, rel=1e-13)
     assert panel.absolute_work == pytest.approx(panel.work, rel=1e-13)
     assert panel.residual == pytest.approx(-DEFECT * RISE, rel=1e-10)
+
+
+def test_work_and_energy_go_from_the_middle_to_every_node(panel: Panel) -> None:
+    nodes, value, work = work_and_energy(number_line(sine_with(lambda x: 1 + DEFECT).apply), panel)
+    assert nodes == pytest.approx(MIDDLE + HALF * NODES, abs=1e-15)
+    assert nodes[0] < nodes[-1]
+    assert value == pytest.approx(np.sin(nodes) - math.sin(MIDDLE), abs=1e-14)
+    assert work == pytest.approx((1 + DEFECT) * (np.sin(nodes) - math.sin(MIDDLE)), abs=1e-14)
 
 
 def test_work_of_a_gradient_that_changes_sign() -> None:

@@ -73,6 +73,15 @@ def test_the_coarsest_dtype_of_arguments_and_cotangents_decides() -> None:
     assert line.epsilon == 2.0**-23
 
 
+def test_a_line_knows_the_largest_that_it_has_met() -> None:
+    line = number_line(sine_with(lambda x: 3.0).apply)
+    assert (line.largest, line.steepest, line.panels) == (0.0, 0.0, 0)
+    line.at(0.5)
+    line.at(0.25)
+    assert line.largest == pytest.approx(math.sin(0.5), rel=1e-14)
+    assert line.steepest == pytest.approx(3 * math.cos(0.25), rel=1e-14)
+
+
 def test_a_sample_is_taken_once() -> None:
     calls = []
 
@@ -145,6 +154,12 @@ def test_scales_are_powers_of_two_of_each_size_or_of_the_root_mean_square() -> N
     assert scales(column(0.0, 0.0), relative=True).tolist() == [1.0, 1.0]
     assert scales(column(0.0, 0.0), relative=False).tolist() == [1.0, 1.0]
     assert scales(column(1e200, 3.0), relative=False).tolist() == [1.0, 1.0]
+
+
+def test_scales_of_small_numbers_are_small() -> None:
+    x = column(0.25, 2.0**-9, 0.0, -0.5)  # root mean square 0.28
+    assert scales(x, relative=True).tolist() == [0.25, 2.0**-9, 0.25, 0.5]
+    assert scales(x, relative=False).tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize("dtype", [F64, torch.float32])

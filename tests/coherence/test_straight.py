@@ -1,8 +1,11 @@
 """Straight-through estimators are told from defects."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from pairgrad.coherence import straight
 from pairgrad.coherence.explore import line_through
 from pairgrad.coherence.path import Line, Path, Straight, random_cotangent
 from pairgrad.coherence.state import Event
@@ -73,6 +76,28 @@ def test_a_value_moves_in_steps_if_it_stands_still_or_leaps():
         return Round.apply(x)
 
     assert _moves_in_steps(number_line_from(nearby, 0.2))
+
+
+def test_a_leap_is_looked_for_where_residual_and_noise_together_are_largest(monkeypatch):
+    """In the second of twelve pieces, though the third has the larger residual; and as long as none is found, at every length."""
+    looked = []
+
+    def measured(line, middle, half):
+        piece = round((middle / half + 11) / 2)
+        found = dict.fromkeys(("residual", "noise"), 0.0) | {1: {"residual": -0.5, "noise": 0.5}, 2: {"residual": 0.75}}.get(piece, {})
+        return SimpleNamespace(middle=middle, half=half, absolute_work=1.0, **found)
+
+    def located(line, middle, half, *, alone):
+        looked.append((middle, half, alone))
+        return [None, Event("kink", middle, 0.0, 1.0), Event("jump", middle, 0.0, 1.0)][len(looked) - 1]
+
+    monkeypatch.setattr(straight, "measure", measured)
+    monkeypatch.setattr(straight, "locate", located)
+    monkeypatch.setattr(straight, "_moves_in_steps", lambda line: True)
+    found = straight_through(line_of(Round.apply))
+    assert looked == [(pytest.approx(-0.75 * length), pytest.approx(length / 12), False) for length in (1.0, 4.0, 16.0)]
+    assert found.jump.at == pytest.approx(-12.0)
+    assert found.residuals == pytest.approx([0.25 / 12] * 4)
 
 
 def number_line_from(fn, start):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import flint
+import mpmath
 import pytest
 import torch
 
 from pairgrad.ground.arithmetic import (
+    BallArithmetic,
     FusedArithmetic,
+    MpmathArithmetic,
     TorchArithmetic,
     divided_difference,
     homogeneous,
@@ -116,3 +120,40 @@ def test_other_operations_of_tensors() -> None:
         with torch.no_grad():
             assert arithmetic.multiply_add(2.0, x, 3.0).tolist() == [3.0, 4.0, 63.0]
             assert arithmetic.multiply_add(x, x, x).tolist() == [0.0, 0.75, 930.0]
+
+
+def test_log1p_over_its_argument_has_a_finite_gradient_at_zero() -> None:
+    x = torch.tensor([0.0, 0.5], dtype=torch.float64, requires_grad=True)
+    TorchArithmetic().log1p_over(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == pytest.approx([0.0, (0.5 / 1.5 - math.log1p(0.5)) / 0.25], rel=1e-14)
+
+
+@pytest.mark.parametrize("x", [0.125, 1.0, 40.0])
+def test_balls_contain_what_mpmath_computes_and_little_else(x: float) -> None:
+    balls, real = BallArithmetic(), MpmathArithmetic()
+    with mpmath.workdps(40):
+        number = mpmath.mpf(x)
+        for name in ("sqrt", "exp", "log", "log1p", "log1p_over", "log_i0", "i1_over_i0"):
+            ball = getattr(balls, name)(flint.arb(x))
+            assert float(ball) == pytest.approx(float(getattr(real, name)(number)), rel=1e-12), name
+            assert float(ball.rad()) <= 1e-13 * max(1.0, float(abs(ball))), name
+        for name in ("logaddexp", "maximum", "minimum", "at_least", "radius"):
+            ball = getattr(balls, name)(flint.arb(0.75), flint.arb(x))
+            assert float(ball) == pytest.approx(float(getattr(real, name)(mpmath.mpf(0.75), number)), rel=1e-14), name
+        s, v = balls.polar(flint.arb(0.75), flint.arb(x))
+        assert [float(s), float(v)] == pytest.approx([math.hypot(0.75, x), x / math.hypot(0.75, x)], rel=1e-14)
+    assert float(balls.log_integer(7)) == pytest.approx(math.log(7), rel=1e-15)
+
+
+def test_log1p_over_a_ball_around_zero() -> None:
+    """Contains the values at its ends, and is as wide as the ball; where that is too wide, nothing is said."""
+    over = BallArithmetic().log1p_over
+    found = over(flint.arb(0, 0.25))
+    assert float(found) == 1
+    assert float(found.rad()) == pytest.approx(0.25, rel=1e-6)
+    for end in (0.25, -0.25):
+        assert abs(math.log1p(end) / end - 1) <= 0.25
+    assert not over(flint.arb(0, 0.75)).is_finite()
+    beside = over(flint.arb(1, 0.25))
+    assert 0.4 < float(beside.lower()) < math.log(2) < float(beside.upper()) < 1.2

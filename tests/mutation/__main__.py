@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.mutation import explained, pages
 from tests.mutation.mutants import Mutant, Place, digest, make, places, text_of
-from tests.mutation.results import KILLED, SURVIVED, TIMEOUT, Results, counts, is_explained, tests_digest
+from tests.mutation.results import KILLED, SURVIVED, TIMEOUT, Results, counts, importers, is_explained, tests_digest
 from tests.mutation.scope import GROUPS, ROOT, Group, selected
 
 FOLDER = ROOT / "build" / "mutation"
@@ -241,11 +241,14 @@ class _Run:
 
 
 def _choose(mutant: Mutant, base: dict[str, Any], killers: list[str], budget: float) -> list[str]:
-    """Tests that execute the changed statement; if it runs at import, all that execute anything of the file. Known killers first, then the fastest."""
+    """Tests that execute the changed statement. If it runs at import, all that execute anything of the file, or could read its constants because their own
+    file imports from it. Known killers first, then the fastest.
+    """
     first, last = mutant.lines
     covered = base["lines"][mutant.place.module]
     if mutant.at_import:
-        fitting = [name for name, lines in covered.items() if lines]
+        readers = importers(mutant.place.module, {name.partition("::")[0] for name in base["seconds"]})
+        fitting = [name for name in base["seconds"] if covered.get(name) or name.partition("::")[0] in readers]
     else:
         fitting = [name for name, lines in covered.items() if any(first <= line <= last for line in lines)]
     rank = {name: i for i, name in enumerate(killers)}

@@ -107,6 +107,19 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@cache
+def code_digest(source: str) -> str:
+    """Of what is executed: comments and docstrings may change, and layout."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return digest(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return digest(ast.dump(tree))
+
+
 def places(module: str) -> list[Place]:
     """All places of a file, in the order of the operators."""
     from cosmic_ray.ast import ast_nodes, get_ast

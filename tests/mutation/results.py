@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.mutation.explained import Explanation
-from tests.mutation.mutants import Mutant, digest, text_of
+from tests.mutation.mutants import Mutant, code_digest, digest, text_of
 from tests.mutation.scope import GROUPS, ROOT, Group, group_of
 
 KILLED, TIMEOUT, SURVIVED = "killed", "timeout", "survived"
@@ -46,6 +48,16 @@ def _functions(path: Path) -> dict[str, str]:
     return found
 
 
+def importers(module: str, files: Iterable[str]) -> set[str]:
+    """Those of the test files that import a file below src/pairgrad, or from it."""
+    dotted = "pairgrad." + module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    folder, _, name = dotted.rpartition(".")
+    pattern = re.compile(
+        rf"^(from {re.escape(dotted)} import|import {re.escape(dotted)}\b|from {re.escape(folder)} import .*\b{name}\b)", re.MULTILINE
+    )
+    return {file for file in files if (ROOT / file).exists() and pattern.search(_text(ROOT / file))}
+
+
 def digest_of_test(name: str) -> str:
     """Of the text of a test, given by its node id; empty for what is not a test, or no longer one."""
     file, _, rest = name.partition("::")
@@ -57,7 +69,7 @@ def digest_of_test(name: str) -> str:
 
 
 class Results:
-    """An outcome is kept while its file is unchanged, and a kill only while the test that killed is. A survivor of other tests is `stale`."""
+    """An outcome is kept while the code of its file is unchanged, and a kill only while the test that killed is. A survivor of other tests is `stale`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +85,7 @@ class Results:
 
     def _still_true(self, record: dict[str, Any]) -> bool:
         module = record["module"]
-        if not any(module in group.modules for group in GROUPS) or record["source"] != digest(text_of(module)):
+        if not any(module in group.modules for group in GROUPS) or record["source"] != code_digest(text_of(module)):
             return False
         if record["outcome"] == SURVIVED:
             return True
@@ -99,7 +111,7 @@ class Results:
             "how": how,
             "seconds": round(seconds, 2),
             "tried": tests,
-            "source": digest(text_of(place.module)),
+            "source": code_digest(text_of(place.module)),
             "tests": tests_digest(group) if outcome == SURVIVED else digest_of_test(by),
         }
         self.records[place.key] = record

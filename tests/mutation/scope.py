@@ -64,7 +64,7 @@ GROUPS = (
         "sphere",
         ("sphere/area.py", "sphere/geometry.py", "sphere/resultant.py", "sphere/statistics.py", "sphere/state.py"),
         ("sphere", "losses/test_scores.py"),
-        ("sphere/test_statistics.py::test_compiled_code_keeps_the_compensation", "sphere/test_bank.py::test_one_graph"),
+        ("sphere/test_statistics.py::test_compiled_code_keeps_the_compensation", "sphere/test_bank_module.py::test_one_graph"),
     ),
     Group(
         "certificates",
@@ -86,6 +86,7 @@ GROUPS = (
             "coherence/verdict.py",
         ),
         (
+            "coherence/test_immutable.py",
             "coherence/test_limits.py",
             "coherence/test_panel.py",
             "coherence/test_panel_numbers.py",
@@ -93,6 +94,7 @@ GROUPS = (
             "coherence/test_reading.py",
             "coherence/test_scan.py",
             "coherence/test_scan_parts.py",
+            "coherence/test_second.py",
             "coherence/test_state.py",
             "coherence/test_straight.py",
             "coherence/test_verdict.py",
@@ -104,6 +106,8 @@ GROUPS = (
         "audit",
         (
             "coherence/audit.py",
+            "coherence/conclusions.py",
+            "coherence/excuses.py",
             "coherence/structure.py",
             "coherence/subject.py",
             "coherence/domain.py",
@@ -112,6 +116,8 @@ GROUPS = (
         ),
         (
             "coherence/test_audit.py",
+            "coherence/test_conclusions.py",
+            "coherence/test_excuses.py",
             "coherence/test_domain.py",
             "coherence/test_report.py",
             "coherence/test_structure.py",

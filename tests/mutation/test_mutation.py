@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutation import explained, pages
-from tests.mutation.mutants import make, places, text_of
-from tests.mutation.results import Results, files_of
+from tests.mutation.mutants import code_digest, make, places, text_of
+from tests.mutation.results import Results, files_of, importers
 from tests.mutation.scope import GROUPS, ROOT, SOURCE, Group, selected
 
 
@@ -113,3 +113,18 @@ def test_outcomes_are_forgotten_when_the_file_or_the_test_that_killed_changes(tm
     monkeypatch.undo()
     monkeypatch.setattr("tests.mutation.results.digest_of_test", lambda name: "changed")
     assert Results(tmp_path).records == {}
+
+
+def test_comments_and_docstrings_are_no_code() -> None:
+    before = "def f(x):\n    return x + 1\n"
+    assert code_digest('"""Says."""\n\n\ndef f(x):\n    """More."""\n    return x + 1  # one\n') == code_digest(before)
+    assert code_digest(before.replace("+", "-")) != code_digest(before)
+    assert code_digest('def f(x):\n    "a" + x\n    return x + 1\n') != code_digest(before)
+    assert code_digest("def f(") != code_digest(before)
+
+
+def test_tests_that_read_constants_are_found_by_their_imports() -> None:
+    files = ["tests/coherence/test_limits.py", "tests/coherence/test_straight.py", "tests/coherence/test_path.py"]
+    assert importers("coherence/limits.py", files) == {"tests/coherence/test_limits.py"}
+    assert importers("coherence/straight.py", files) == {"tests/coherence/test_straight.py"}
+    assert importers("coherence/path.py", files) == {"tests/coherence/test_straight.py", "tests/coherence/test_path.py"}

@@ -301,6 +301,14 @@ def test_convention_at_zero(name, nu, epsilon):
     assert torch.equal(x.grad, torch.zeros(2, dtype=torch.float64))
 
 
+def test_convention_at_zero_divides_by_nothing():
+    """In mpmath, where a division by zero raises, as in torch, where it would leave a NaN to a further derivative."""
+    with_term, without = (pg.potential(nu=2, realization="consistent", epsilon=epsilon).formulas() for epsilon in (0.01, 0.0))
+    zero = mpmath.mpf(0)
+    for name in ("value", "consistent_slope", "consistent_curvature"):
+        assert getattr(with_term, name)(MpmathArithmetic(), zero) == getattr(without, name)(MpmathArithmetic(), zero)
+
+
 @pytest.mark.parametrize("name", ["original", "consistent", "log-miller"])
 def test_elements_of_a_batch_do_not_touch_each_other(name):
     pot = pg.potential(dim=512, realization=name)
