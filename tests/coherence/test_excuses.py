@@ -16,7 +16,7 @@ from pairgrad.coherence.explore import Observation
 from pairgrad.coherence.state import Event
 from pairgrad.coherence.straight import StraightThrough
 from pairgrad.coherence.verdict import Finding, Verdict
-from tests.coherence.test_conclusions import panel_of, seen
+from tests.coherence.readings import panel_of, seen
 
 
 def ask(
