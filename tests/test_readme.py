@@ -37,3 +37,16 @@ def test_every_row_names_its_command(row: list[str]) -> None:
 
 def test_there_are_rows() -> None:
     assert len(ROWS) >= 8
+
+
+def test_what_is_said_of_the_tests_is_on_their_pages() -> None:
+    covered = re.search(r"run (\d+\.\d) % of the lines", README)
+    mistakes = re.search(r"of (\d+) small mistakes put\s+into .* all but (\d+),", README)
+    assert covered is not None
+    assert mistakes is not None
+    assert re.search(rf"^\| all \|.*\| {covered[1]} \|$", (ROOT / "docs" / "coverage.md").read_text(), re.MULTILINE)
+    counts = re.search(
+        r"^\| all \| (\d+) \| \d+ \| \d+ \| (\d+) \| (\d+) \|$", (ROOT / "docs" / "mutation-testing.md").read_text(), re.MULTILINE
+    )
+    assert counts is not None
+    assert (counts[1], counts[2], counts[3]) == (mistakes[1], mistakes[2], "0")
