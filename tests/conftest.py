@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
 import torch
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As shells start what they put into the background. What tests start would ignore it, too, and wait for an interruption that never comes.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
