@@ -2,7 +2,10 @@
 
 import pytest
 
+from pairgrad.cli import fork as command
 from pairgrad.experiments.records import read
+from pairgrad.experiments.settings import recipe_named
+from pairgrad.experiments.training.launch import load_data
 from tests.cli.command import invoke
 
 SMALL = ("--set", "epochs=2", "--set", "batch_size=32", "--set", "outlier_batch_size=16")
@@ -44,6 +47,21 @@ def test_a_short_fork_has_fewer_probes(tmp_path):
     result = invoke("fork", "digits-lt", *SMALL, "--updates", "1", "--no-second", *PLAN[4:], "--output", str(tmp_path), "-q")
     assert result.exit_code == 0, result.output
     assert len(read(tmp_path / f"{NAME}-random.jsonl").of("probe")) == 2
+
+
+def test_without_a_number_the_forks_fill_the_recipe(forks, tmp_path, monkeypatch):
+    planned = []
+
+    def not_run(recipe, benchmark, seed, start, plan, *rest):
+        planned.append((start.step, plan.updates, plan.probes))
+        return 3, {}
+
+    monkeypatch.setattr(command, "_run", not_run)
+    total = 2 * (len(load_data(recipe_named("digits-lt"), None).train) // 32)  # updates of the two epochs of SMALL
+    for arguments in (("digits-lt", *SMALL), ("digits-lt", *SMALL, "--no-second"), ("--from", str(forks[0] / f"{NAME}-random"))):
+        assert invoke("fork", *arguments, "--output", str(tmp_path)).exit_code == 3
+    half, whole = (total - 1) // 2, total - 1  # a fork ends before the last update
+    assert planned == [(0, half, half + 1), (0, whole, whole + 1), (4, whole - 4, whole - 3)]
 
 
 def test_the_same_command_again_does_nothing_new(forks):

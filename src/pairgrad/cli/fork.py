@@ -17,7 +17,7 @@ from pairgrad.cli.progress import tell
 from pairgrad.cli.train import INTERRUPTED, NO_SPACE, NOT_FINITE
 from pairgrad.experiments.data import Benchmark
 from pairgrad.experiments.evaluation import Trained
-from pairgrad.experiments.forks import Fork, Plan, Start, fork_record, random_start, trained_start
+from pairgrad.experiments.forks import PROBES, Fork, Plan, Start, fork_record, random_start, trained_start
 from pairgrad.experiments.forks.record import is_fork
 from pairgrad.experiments.recipes import Recipe
 from pairgrad.experiments.records import Record, write
@@ -26,6 +26,8 @@ from pairgrad.experiments.settings import SettingError, changed, from_data, reci
 from pairgrad.experiments.training import NonFinite, Process
 from pairgrad.experiments.training.launch import load_data
 from pairgrad.experiments.training.loop import set_deterministic
+
+UPDATES = Plan.updates  # that each branch makes unless told
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class Request:
     step: int | None
     settings: tuple[str, ...]
     seed: int | None
-    plan: Plan
+    updates: int | None  # None: UPDATES, or as many as the recipe has room for
+    probes: int | None
+    branches: tuple[str, ...]
     second: bool
     output: Path
     data_root: Path | None
@@ -57,6 +61,7 @@ class _Beginning:
 def run(request: Request, console: Console) -> int:
     """Run one fork, or two of which the second begins where the first branch of the first ended; the exit code."""
     beginning = _beginning(request)
+    plan = _plan(request, request.updates or UPDATES)
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     set_deterministic(True)
@@ -66,19 +71,27 @@ def run(request: Request, console: Console) -> int:
         tell(console, Text(f"note: {note}", style="dim"))
     recipe, seed = beginning.recipe, beginning.seed
     twice = beginning.state is None and request.second
-    if twice:
-        _check_length(recipe, benchmark, request.plan)
     start = random_start(recipe, benchmark, seed) if beginning.state is None else trained_start(beginning.state)
-    code, state = _run(recipe, benchmark, seed, start, request, device, console)
+    per_epoch = len(benchmark.train) // recipe.batch_size
+    if request.updates is None:
+        room = (recipe.epochs * per_epoch - start.step - 1) // (2 if twice else 1)
+        if 1 <= room < UPDATES:
+            plan = _plan(request, room)
+    if twice:
+        _check_length(recipe, per_epoch, plan)
+    code, state = _run(recipe, benchmark, seed, start, plan, request, device, console)
     if code or not twice:
         return code
-    code, _ = _run(recipe, benchmark, seed, trained_start(state), request, device, console)
+    code, _ = _run(recipe, benchmark, seed, trained_start(state), plan, request, device, console)
     return code
 
 
-def _check_length(recipe: Recipe, benchmark: Benchmark, plan: Plan) -> None:
+def _plan(request: Request, updates: int) -> Plan:
+    return Plan(updates, min(PROBES, updates + 1) if request.probes is None else request.probes, request.branches)
+
+
+def _check_length(recipe: Recipe, per_epoch: int, plan: Plan) -> None:
     """That the second fork fits into the recipe as well, before an hour goes into the first."""
-    per_epoch = len(benchmark.train) // recipe.batch_size
     if 2 * plan.updates >= recipe.epochs * per_epoch:
         raise SettingError(
             f"two forks of {plan.updates} updates go beyond the {recipe.epochs * per_epoch} updates of {recipe.name}: "
@@ -115,15 +128,13 @@ def _newest(path: Path) -> dict[str, Any]:
 
 
 def _run(
-    recipe: Recipe, benchmark: Benchmark, seed: int, start: Start, request: Request, device: torch.device, console: Console
+    recipe: Recipe, benchmark: Benchmark, seed: int, start: Start, plan: Plan, request: Request, device: torch.device, console: Console
 ) -> tuple[int, dict[str, Any]]:
-    fork = Fork(recipe, benchmark, seed, start, request.plan, device)
+    fork = Fork(recipe, benchmark, seed, start, plan, device)
     again = "run the same command again to go on"
     with fork.directory(request.output) as directory, _shown(console, fork, request.quiet) as tick:
         begin = "random weights" if start.kind == "random" else f"the state after update {start.step}"
-        tell(
-            console, Text(f"{fork.name}: {', '.join(request.plan.branches)}, {request.plan.updates} updates each from {begin} on {device}")
-        )
+        tell(console, Text(f"{fork.name}: {', '.join(plan.branches)}, {plan.updates} updates each from {begin} on {device}"))
         try:
             outcome = fork.run(directory, tick, lambda message: tell(console, Text(message)))
         except NonFinite as error:

@@ -222,7 +222,10 @@ def fork(
     step: Annotated[
         int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
     ] = None,
-    updates: Annotated[int, typer.Option(min=1, help="That each branch makes.", metavar="N")] = 1000,
+    updates: Annotated[
+        int | None,
+        typer.Option(min=1, help="That each branch makes.", show_default="1000, or as many as the recipe has room for", metavar="N"),
+    ] = None,
     probes: Annotated[
         int | None,
         typer.Option(min=2, help="Local probes of each fork.", show_default="43, or as many as fit between the updates", metavar="N"),
@@ -261,7 +264,6 @@ def fork(
         from pairgrad.cli import fork as command
         from pairgrad.cli.streams import Streams
         from pairgrad.cli.train import seeds_of
-        from pairgrad.experiments.forks import PROBES, Plan
 
         known_realizations(branch, "--branch")
         seeds_of(None if seed is None else [seed])
@@ -271,7 +273,9 @@ def fork(
             step=step,
             settings=tuple(set_ or ()),
             seed=seed,
-            plan=Plan(updates, min(PROBES, updates + 1) if probes is None else probes, command.branches_of(branch)),
+            updates=updates,
+            probes=probes,
+            branches=command.branches_of(branch),
             second=second,
             output=output,
             data_root=data_root,
