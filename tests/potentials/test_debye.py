@@ -10,7 +10,6 @@ import torch
 import pairgrad as pg
 from pairgrad.potentials import debye
 from pairgrad.potentials.expansion import Expansion
-from pairgrad.potentials.plan import TRUNCATION_TOL, omitted_size, plan, truncation_estimate
 
 
 def evaluate(coefficients: debye.Polynomial, t: Fraction) -> Fraction:
@@ -112,30 +111,6 @@ def test_economised_polynomial_is_within_its_own_bound() -> None:
     moved = debye.around_half(short)
     assert len(moved) == len(short)
     assert evaluate(moved, Fraction(-1, 5)) == evaluate(short, Fraction(2, 5))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_plan_is_the_smallest_that_meets_the_tolerance(dtype: torch.dtype) -> None:
-    for nu in (Fraction(0), Fraction(3, 2), Fraction(13), Fraction(31), Fraction(255), Fraction(49_999)):
-        chosen = plan(nu, dtype)
-        tol = TRUNCATION_TOL[dtype]
-        assert truncation_estimate(nu, chosen.order, chosen.shift) <= tol
-        if chosen.order > 1:
-            assert truncation_estimate(nu, chosen.order - 1, chosen.shift) > tol
-        if chosen.shift:
-            assert all(truncation_estimate(nu, order, chosen.shift - 1) > tol for order in range(1, 22))
-    assert plan(Fraction(31), dtype).shift == 0
-
-
-def test_depth_is_what_the_documentation_says() -> None:
-    assert pg.potential(512).depth == {torch.float32: (2, 0), torch.float64: (6, 0)}
-    assert pg.potential(2).depth == {torch.float32: (11, 6), torch.float64: (21, 14)}
-
-
-def test_omitted_size_is_the_supremum_on_a_grid() -> None:
-    """sup |g_k / g_0| of the first terms, by hand: |g_1 / g_0| = t^2 / 2."""
-    assert omitted_size(1) == 0.5
-    assert omitted_size(2) == pytest.approx(0.25, rel=0.01)
 
 
 def test_explicit_order_is_not_economised() -> None:
