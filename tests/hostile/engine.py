@@ -64,6 +64,9 @@ class Entry:
     rounding: bool = False  # results of other strides and storage agree to rounding only
     unasked: tuple[str, ...] = ()  # hostile values that are left out
     takes: Mapping[str, Collection[str]] = field(default_factory=dict)  # argument -> names of hostile values that are valid here
+    fits: Callable[..., bool] | None = (
+        None  # of all arguments, where all are numbers: a limit that is wrong for one value may be right beside another
+    )
 
     def valid(self) -> dict[str, Any]:
         return {name: fresh(argument.valid) for name, argument in self.arguments.items()}
@@ -184,8 +187,10 @@ def complaint(entry: Entry, replaced: Mapping[str, Hostile], outcome: Outcome, p
             pass  # to be strict about what is taken is allowed, as long as the error is a good one
         return _bad_error(entry, replaced, outcome)
     names = ", ".join(f"{name} = {h.name}" for name, h in replaced.items())
+    together = {**entry.valid(), **{name: h.value for name, h in replaced.items()}}
+    fit = entry.fits is not None and all(type(value) in (int, float) for value in together.values()) and entry.fits(**together)
     for name, hostile in replaced.items():
-        if hostile.refused and hostile.name not in entry.takes.get(name, ()):
+        if hostile.refused and not fit and hostile.name not in entry.takes.get(name, ()):
             return f"took {name} = {hostile.name}: {_short(outcome.result)}"
     if plain is not None:
         exact = not entry.rounding and all(h.exact for h in replaced.values())

@@ -241,16 +241,15 @@ class _Run:
 
 
 def _choose(mutant: Mutant, base: dict[str, Any], killers: list[str], budget: float) -> list[str]:
-    """Tests that execute the changed statement. If it runs at import, all that execute anything of the file, or could read its constants because their own
-    file imports from it. Known killers first, then the fastest.
+    """Tests that execute the changed statement. If it runs at import, or no test runs it because other modules call its function when they are imported:
+    all that execute anything of the file, or could read its constants because their own file imports from it. Known killers first, then the fastest.
     """
     first, last = mutant.lines
     covered = base["lines"][mutant.place.module]
-    if mutant.at_import:
+    fitting = [] if mutant.at_import else [name for name, lines in covered.items() if any(first <= line <= last for line in lines)]
+    if not fitting:
         readers = importers(mutant.place.module, {name.partition("::")[0] for name in base["seconds"]})
         fitting = [name for name in base["seconds"] if covered.get(name) or name.partition("::")[0] in readers]
-    else:
-        fitting = [name for name, lines in covered.items() if any(first <= line <= last for line in lines)]
     rank = {name: i for i, name in enumerate(killers)}
     fitting.sort(key=lambda name: (rank.get(name, len(rank)), base["seconds"][name]))
     chosen, spent = [], 0.0

@@ -54,7 +54,7 @@ GROUPS = (
         ("potentials", "ground"),
         (
             "potentials/test_compile.py",
-            "potentials/test_devices.py",
+            "potentials/test_devices.py::test_meta",
             "potentials/test_inherited.py",
             "potentials/test_paired_accuracy.py::test_random",
             "potentials/test_registry.py::test_ratio_bound_of_arfr_holds_in_ball_arithmetic",

@@ -197,6 +197,14 @@ def test_every_realization_has_a_deficit_of_its_own_value(name: str, dim: int) -
         assert bool(((pot.bregman(a, b) - plain).abs() <= loose * size).all()), (pot.bregman(a, b), plain)
 
 
+@pytest.mark.parametrize("name", ["original", "log-miller"])
+def test_bregman_of_what_is_not_coherent_is_its_definition(name: str) -> None:
+    """The slope that is supplied, and the value that is reported: nothing that holds for a derivative is made use of."""
+    pot = pg.potential(4, name)
+    a, b = torch.tensor([0.5, 3.0, 20.0], dtype=torch.float64), torch.tensor([0.7, 1.0, 45.0], dtype=torch.float64)
+    assert torch.equal(pot.bregman(a, b), pot.difference(a, b) - pot.slope(a) * (b - a))
+
+
 def test_compiled_and_mapped() -> None:
     pot = pg.potential(64)
     a, b = torch.tensor([0.5, 3.0, 700.0]), torch.tensor([0.6, 90.0, 20.0])

@@ -153,6 +153,18 @@ def test_pair_is_value_and_slope(name: str, dtype: torch.dtype) -> None:
     both = torch.func.vmap(torch.func.grad(lambda z: sum(pot.pair(z))))(x.detach())
     # the recurrences add in float64 before they round
     torch.testing.assert_close(both, pot.slope(x.detach()) + pot.curvature(x.detach()), rtol=2 * torch.finfo(dtype).eps, atol=0)
-    primal, tangent = torch.func.jvp(lambda z: pot.pair(z).slope, (x.detach(),), (torch.ones_like(x),))
-    assert torch.equal(tangent, pot.curvature(x.detach()))
-    assert torch.equal(primal, pair.slope)
+    primals, tangents = torch.func.jvp(lambda z: tuple(pot.pair(z)), (x.detach(),), (2 * torch.ones_like(x),))
+    assert torch.equal(tangents[0], 2 * pot.slope(x.detach()))
+    assert torch.equal(tangents[1], 2 * pot.curvature(x.detach()))
+    assert torch.equal(primals[1], pair.slope)
+
+
+@pytest.mark.parametrize(("left", "right"), [(torch.float32, torch.float64), (torch.float64, torch.float32)], ids=str)
+def test_two_dtypes_meet_in_the_wider_one(left: torch.dtype, right: torch.dtype) -> None:
+    """Nothing is rounded to the narrow one on the way, whichever comes first."""
+    pot = pg.potential(24)
+    a, b = torch.tensor([0.1, 3.3], dtype=left), torch.tensor([7.7, 900.9], dtype=right)
+    for function in (pot.difference, pot.secant, pot.bregman):
+        got = function(a, b)
+        assert got.dtype == torch.float64
+        assert torch.equal(got, function(a.double(), b.double()))

@@ -306,7 +306,20 @@ def test_derivatives_at_the_origin(dim: int) -> None:
     torch.testing.assert_close(second, torch.full_like(a, -1 / (2 * dim**2 * (dim + 2))), rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("dim", [3, 64])
+def test_gradients_where_rounding_takes_the_square_below_zero() -> None:
+    """b = 0, but a^2 + squared is -1 ulp: the derivatives are those at b = 0."""
+    pot = pg.potential(8)
+    a = torch.tensor([0.3, 5.0], dtype=torch.float64)
+    squared = torch.nextafter(-a * a, torch.full_like(a, -torch.inf))
+    assert bool((a * a + squared < 0).all())
+    a.requires_grad_()
+    squared.requires_grad_()
+    by_a, by_square = torch.autograd.grad(pot.increment(a, squared).sum(), (a, squared))
+    torch.testing.assert_close(by_square, torch.full_like(a, 1 / 16), rtol=1e-14, atol=0)
+    torch.testing.assert_close(by_a, a.detach() / 8 - pot.slope(a.detach()), rtol=1e-13, atol=1e-16)
+
+
+@pytest.mark.parametrize("dim", [3, 64, 200_000])
 def test_second_derivative_is_continuous_across_its_switch(dim: int) -> None:
     """d gain / d b^2 = (R' - R / b) / (2 b^2) from balls, on both sides of b = dim / 1000."""
     pot, truth = pg.potential(dim), pg.potential(dim, "reference")

@@ -225,3 +225,18 @@ def test_ratio_bound_of_arfr_holds_in_ball_arithmetic():
             assert abs(flint.arb(got) - slope) <= 16 * UNIT, (nu, x)
     finally:
         flint.ctx.prec = before
+
+
+def test_the_largest_order_there_is() -> None:
+    assert potential(nu=10**9).nu == 10**9
+    assert potential(2 * 10**9 + 2).nu == 10**9
+    with pytest.raises(ValueError, match="nu must be <= 1e9"):
+        potential(2 * 10**9 + 3)
+
+
+def test_an_order_that_is_a_word_is_auto_or_refused() -> None:
+    assert potential(8, order="auto") is potential(8)
+    with pytest.raises(TypeError, match="order"):
+        potential(8, order="full")
+    with pytest.raises(TypeError, match="has no option 'order'"):
+        potential(8, "scott", order="full")

@@ -70,11 +70,13 @@ add(
     "Box",
     lambda low, high: (Box(low, high).low, Box(low, high).high),
     {"low": arg(-1.0, number(lambda v: -1e307 < v < 2), "Box"), "high": arg(2.0, number(lambda v: -1 < v < math.inf), "Box")},
+    fits=lambda low, high: -math.inf < low < high < math.inf,
 )
 add(
     "LogRange",
     lambda low, high: (LogRange(low, high).low, LogRange(low, high).high),
     {"low": arg(1.0, number(lambda v: 0 < v < 2), "LogRange"), "high": arg(2.0, number(lambda v: 1 < v < math.inf), "LogRange")},
+    fits=lambda low, high: 0 < low < high < math.inf,
 )
 _RECORD = {"states": arg(3, integer(1)), "memory": arg(1000, integer(0)), "seed": arg(0, integer(0, 2**63 - 1))}
 
