@@ -168,3 +168,11 @@ def test_two_dtypes_meet_in_the_wider_one(left: torch.dtype, right: torch.dtype)
         got = function(a, b)
         assert got.dtype == torch.float64
         assert torch.equal(got, function(a.double(), b.double()))
+
+
+@pytest.mark.parametrize("name", ["paired", "log-bessel", "original", "log-miller", "reference"])
+def test_near_zero_the_slope_is_its_first_term(name: str) -> None:
+    """x / dim, also below the least number that logarithms and recurrences are given."""
+    pot, x = pg.potential(12, name), torch.tensor([1e-300, 1e-30, 3e-17, -1e-25], dtype=torch.float64)
+    for slope in (pot.slope(x), pot.pair(x).slope):
+        torch.testing.assert_close(12 * slope, x, rtol=1e-13, atol=0)

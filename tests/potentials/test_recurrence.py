@@ -12,6 +12,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.ground.arithmetic import MpmathArithmetic
+from pairgrad.potentials.recurrence import LONGEST
 
 from .literal import EPSILON, UNIT, literal, literal_slope, running_bounds
 
@@ -445,3 +446,44 @@ def test_log_miller_is_finite_over_the_whole_range():
         pair = pg.potential(dim=dim, realization="log-miller").pair(x)
         assert pair.value.isfinite().all()
         assert ((pair.slope >= 0) & (pair.slope <= 1)).all()
+
+
+@pytest.mark.parametrize("name", ["original", "consistent", "log-miller"])
+def test_the_finite_potential_is_not_shifted(name):
+    """It approximates Phi itself, so nothing is left to add."""
+    assert pg.potential(8, name).offset == 0.0
+
+
+def test_the_longest_recurrence_there_is():
+    assert pg.potential(8, "original", start=LONGEST)._formulas.start == LONGEST
+    with pytest.raises(ValueError, match="sequential steps"):
+        pg.potential(8, "original", start=LONGEST + 1)
+
+
+def test_a_long_recurrence_does_not_underflow():
+    """The product of 8191 ratios is below the smallest float64; logarithms of its parts are not."""
+    x = torch.tensor([8000.0], dtype=torch.float64)
+    paired = pg.potential(16_384)
+    torch.testing.assert_close(pg.potential(16_384, "original").value(x), paired.value(x) + paired.offset, rtol=1e-12, atol=0)
+
+
+def test_the_recorded_derivative_at_even_integers():
+    """There a step goes from one scale to the other, and 49 times the rounded 2 / 98 is below 1: first and second derivatives have no seam."""
+    x = torch.arange(2, 200, 2, dtype=torch.float64).requires_grad_()
+    tangent, recorded = (pg.potential(128, "consistent", derivative=how) for how in ("tangent", "autograd"))
+    (slope,) = torch.autograd.grad(recorded.value(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(slope, tangent.slope(x), rtol=0, atol=autograd_bound(63, 2.0))
+    (curvature,) = torch.autograd.grad(slope.sum(), x)
+    torch.testing.assert_close(curvature, tangent.curvature(x.detach()), rtol=0, atol=autograd_bound(63, 2.0))
+
+
+def test_the_recorded_derivative_gives_the_same_pair_and_difference():
+    tangent, recorded = (pg.potential(16, "consistent", derivative=how) for how in ("tangent", "autograd"))
+    a, b = torch.tensor([2.0, 9.0], dtype=torch.float64), torch.tensor([5.0, 70.0], dtype=torch.float64)
+    torch.testing.assert_close(recorded.difference(a, b), tangent.difference(a, b), rtol=1e-13, atol=0)
+    a.requires_grad_()
+    value, slope = recorded.pair(a)
+    assert torch.equal(value, tangent.value(a))
+    torch.testing.assert_close(slope, tangent.slope(a), rtol=1e-12, atol=0)
+    (recorded_curvature,) = torch.autograd.grad(slope.sum(), a)
+    torch.testing.assert_close(recorded_curvature, tangent.curvature(a.detach()), rtol=1e-9, atol=0)

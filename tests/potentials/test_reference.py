@@ -1,6 +1,8 @@
 """`reference`: enclosures against mpmath, against other precisions, against a closed form; errors."""
 
+import itertools
 import sys
+from fractions import Fraction
 
 import flint
 import mpmath
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 import pairgrad as pg
+from pairgrad.potentials.reference import Balls
 
 DIGITS = 80
 NUS = (0, 0.5, 2.75, 31, 63.5)
@@ -163,3 +166,28 @@ def test_missing_flint_says_what_to_install(monkeypatch):
     pot = pg.potential(dim=12, realization="reference")
     with pytest.raises(ImportError, match=r"needs python-flint: pip install 'pairgrad\[reference\]'"):
         pot.slope(torch.ones(1))
+
+
+def test_the_secant_between_opposite_points_is_zero():
+    pot, x = pg.potential(12, "reference"), torch.tensor([0.5, -30.0], dtype=torch.float64)
+    assert pot.secant(x, -x).tolist() == [0.0, 0.0]
+    assert torch.equal(pot.secant(x, x), pot.slope(x))
+
+
+@pytest.mark.parametrize(("radius", "enough"), [("1e-19", False), ("1e-22", True)])
+def test_an_enclosure_has_the_digits_that_are_asked_for(radius, enough):
+    """A ball that does not get narrower is taken if it has 20 digits, and refused in the end if it has 19."""
+    ball, tried = flint.arb(1, radius), []
+
+    def stubborn(x):
+        tried.append(flint.ctx.prec)
+        return ball
+
+    balls = Balls(Fraction(3), 20)
+    if enough:
+        assert balls._enclose(stubborn, flint.arb(2)) is ball
+    else:
+        with pytest.raises(ArithmeticError, match=r"no enclosure with 20 digits .* for nu = 3"):
+            balls._enclose(stubborn, flint.arb(2))
+        assert tried[-1] > 1 << 17  # it has tried hard, and each time with twice the bits
+        assert all(more == 2 * bits for bits, more in itertools.pairwise(tried))

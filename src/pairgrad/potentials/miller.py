@@ -75,9 +75,12 @@ class Miller(BySubtraction):
                 ratio = step.ratio
             if step.j >= self.nu:
                 continue
+            # log(rho / x) = log(rho s / x) - log s for any s: the larger of x and 2 i keeps products near 1. One question decides for both places, so that
+            # no derivative is lost or counted twice where the two are equal.
             i = step.j + 1
-            product = product * (step.ratio * ops.at_least(i * twice, one))
-            total = total - ops.at_least(log_x, ops.log_integer(2 * i))
+            below = x < 2 * i
+            product = product * (step.ratio * ops.choose(below, i * twice, one))
+            total = total - ops.choose(below, ops.log_integer(2 * i), log_x)
             if tangent:
                 tangents = tangents + step.tangent
             if step.j % _SHARED_LOGARITHM == 0:
