@@ -191,3 +191,19 @@ def test_an_enclosure_has_the_digits_that_are_asked_for(radius, enough):
             balls._enclose(stubborn, flint.arb(2))
         assert tried[-1] > 1 << 17  # it has tried hard, and each time with twice the bits
         assert all(more == 2 * bits for bits, more in itertools.pairwise(tried))
+
+
+def test_below_zero_the_slope_turns_its_sign():
+    pot, x = pg.potential(12, "reference"), torch.tensor([0.25, 0.75, 4.0], dtype=torch.float64)
+    assert torch.equal(pot.slope(-x), -pot.slope(x))
+
+
+@pytest.mark.parametrize("quantity", ONE_POINT)
+def test_below_zero_there_are_as_many_digits(quantity):
+    x = torch.tensor([-3.0, 3.0], dtype=torch.float64)
+    assert min(ball.rel_accuracy_bits() for ball in pg.potential(12, "reference", digits=50).enclosure(quantity, x)) >= 50 * np.log2(10)
+
+
+def test_its_certificate_is_zero():
+    certificate = pg.potential(12, "reference").ratio_certificate()
+    assert (certificate.bound, certificate.relative_bound) == (0.0, 0.0)

@@ -59,30 +59,34 @@ class Balls:
                 raise ArithmeticError(f"no enclosure with {self.digits} digits at {points} for nu = {self.nu}; the best is {ball}")
             bits *= 2
 
+    # flint rounds the result of every operation, of a change of sign too: all of them happen inside of `_enclose`, at its precision
+
     def value_ball(self, x: Any) -> Any:
-        return self._enclose(self._phi, abs(x))
+        return self._enclose(lambda y: self._phi(abs(y)), x)
 
     def slope_ball(self, x: Any) -> Any:
         if x == 0:
             return flint().arb(0)
-        ball = self._enclose(self._ratio, abs(x))
-        return -ball if x < 0 else ball
+        return self._enclose((lambda y: -self._ratio(-y)) if x < 0 else self._ratio, x)
 
     def curvature_ball(self, x: Any) -> Any:
         """R', by its Riccati equation (eq. a2-riccati-app)."""
-        return self._enclose(self._riccati, abs(x))
+        return self._enclose(lambda y: self._riccati(abs(y)), x)
 
     def complement_ball(self, x: Any) -> Any:
+        """1 - R(|x|)."""
         if x == 0:
             return flint().arb(1)
-        return self._enclose(lambda y: 1 - self._ratio(y), abs(x))
+        return self._enclose(lambda y: 1 - self._ratio(abs(y)), x)
 
     def deficit_ball(self, x: Any) -> Any:
-        return self._enclose(lambda y: y - self._phi(y), abs(x))
+        """|x| less the potential."""
+        return self._enclose(lambda y: abs(y) - self._phi(abs(y)), x)
 
     def difference_ball(self, a: Any, b: Any) -> Any:
-        a, b = abs(a), abs(b)
-        return flint().arb(0) if a == b else self._enclose(lambda p, q: self._phi(q) - self._phi(p), a, b)
+        if a == b or a == -b:  # not `in`, which takes a wide ball for equal to itself
+            return flint().arb(0)
+        return self._enclose(lambda p, q: self._phi(abs(q)) - self._phi(abs(p)), a, b)
 
     def secant_ball(self, a: Any, b: Any) -> Any:
         if a == b:
