@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import flint
 import numpy as np
 import pytest
+import torch
 
+from pairgrad.ground import quadrature
 from pairgrad.ground.balls import working_precision
-from pairgrad.ground.quadrature import gauss_legendre
+from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 
 SIZES = (1, 2, 3, 6, 8, 16, 28, 40)
 
@@ -48,3 +52,30 @@ def test_order_and_symmetry() -> None:
         assert weights == weights[::-1]
     assert gauss_legendre(8) is gauss_legendre(8)
     assert gauss_legendre(1) == ((0.5,), (1.0,))
+
+
+def test_a_device_gets_its_own_copy_once() -> None:
+    """A stand-in for a tensor that is elsewhere: nodes and weights are copied there, in this order, and kept."""
+    copies: list[tuple[float, ...]] = []
+
+    def new_tensor(values: tuple[float, ...]) -> torch.Tensor:
+        assert not torch.is_inference_mode_enabled()
+        copies.append(values)
+        return torch.tensor(values, dtype=torch.float64)
+
+    like: Any = SimpleNamespace(device=torch.device("meta"), dtype=torch.float64, new_tensor=new_tensor)
+    rule = gauss_legendre(3)
+    with torch.inference_mode():
+        nodes, weights = as_tensors(rule, like)
+    try:
+        assert (tuple(nodes.tolist()), tuple(weights.tolist())) == rule
+        assert as_tensors(rule, like)[0] is nodes
+        assert copies == [*rule]
+    finally:
+        quadrature._ON_DEVICES.clear()
+
+
+def test_on_the_cpu_nothing_is_kept() -> None:
+    nodes, weights = as_tensors(gauss_legendre(2), torch.zeros(1, dtype=torch.float32))
+    assert (nodes.dtype, weights.dtype) == (torch.float32, torch.float32)
+    assert not quadrature._ON_DEVICES

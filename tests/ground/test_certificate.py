@@ -1,0 +1,36 @@
+"""What a certificate says of itself."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pairgrad.ground.certificate import Certificate, rounded_up
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"), [(1.23401e-9, "1.235e-09"), (0.375, "0.375"), (0.0, "0"), (2.0, "2"), (99991.0, "1e+05"), (math.inf, "inf")]
+)
+def test_a_bound_is_printed_rounded_up(bound: float, text: str) -> None:
+    assert rounded_up(bound) == text
+    assert float(text) >= bound
+
+
+def test_digits() -> None:
+    assert rounded_up(math.pi, 2) == "3.2"
+
+
+def test_sentences() -> None:
+    known = Certificate("error", 1.00001e-3, "nu >= 1", "thm:a2", "proven")
+    assert str(known) == "error <= 0.001001 (proven; nu >= 1; thm:a2)"
+    assert str(Certificate("error", None, "", "", "none", "nothing is known")) == "error: no bound. nothing is known"
+
+
+def test_a_bound_and_its_status_belong_together() -> None:
+    with pytest.raises(ValueError, match="exactly if its status is not 'none', got bound=None and status='proven'"):
+        Certificate("error", None, "", "", "proven", "why")
+    with pytest.raises(ValueError, match=r"got bound=1\.0 and status='none'"):
+        Certificate("error", 1.0, "", "", "none", "why")
+    with pytest.raises(ValueError, match="needs a reason"):
+        Certificate("error", None, "", "", "none")
