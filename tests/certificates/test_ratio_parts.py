@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import time
+from collections.abc import Iterator
 from fractions import Fraction
 
 import flint
@@ -14,6 +15,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.certificates import ratio
+from pairgrad.certificates.curves import PRECISION
 from pairgrad.certificates.steps import COEFFICIENTS, STRIP, Step
 from pairgrad.ground.arithmetic import BallArithmetic
 from pairgrad.ground.balls import working_precision
@@ -211,8 +213,16 @@ def some_cases(monkeypatch: pytest.MonkeyPatch) -> list[tuple[proven.Depth, prov
     return some
 
 
-def test_what_the_proof_of_all_plans_consists_of(asked: list, some_cases: list) -> None:
+def test_what_the_proof_of_all_plans_consists_of(asked: list, some_cases: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    families, residual_steps = set(), ratio.residual_steps
+
+    def recorded(beta: int, order: int) -> Iterator[Step]:
+        families.add(beta)
+        return residual_steps(beta, order)
+
+    monkeypatch.setattr(ratio, "residual_steps", recorded)
     found = ratio.prove_plans(torch.float32)
+    assert families == {0}
     everywhere = ratio.planned_bound(torch.float32)
     assert found.holds
     assert asked == [(0, proven.LAST_TERM)]
@@ -236,6 +246,17 @@ def test_one_barrier_that_can_be_passed_fails_the_proof_of_all_plans(asked: list
     failed = ratio.prove_plans(torch.float32).failures()
     assert [step.name for step in failed] == [COEFFICIENTS, "total"]
     assert all(step.statement.startswith(f"order {depth.order} ") for step in failed)
+
+
+@pytest.mark.parametrize("change", [(Fraction(1, 1000),), (Fraction(1, 1000), Fraction(1, 1000))])
+def test_a_kernel_with_another_head_is_noticed(change: tuple[Fraction, ...]) -> None:
+    """By a constant, or by a multiple of 1 + t: neither is v t^2 times a polynomial, and the step says so instead of breaking off."""
+    for expansion in (Expansion(Fraction(3), 4), Expansion(Fraction(3), 4, economy=Fraction(1, 100))):
+        with working_precision(PRECISION):
+            assert all(step.holds for step in ratio.coefficient_steps(expansion))
+            head = [a + b for a, b in itertools.zip_longest(expansion.exact.head, change, fillvalue=Fraction(0))]
+            object.__setattr__(expansion, "exact", expansion.exact._replace(head=tuple(head)))
+            assert not next(ratio.coefficient_steps(expansion)).holds
 
 
 def test_a_bound_may_be_attained() -> None:
