@@ -69,7 +69,13 @@ GROUPS = (
     Group(
         "certificates",
         ("certificates/ratio.py", "potentials/proven.py"),
-        ("certificates/test_ratio.py", "certificates/test_curves.py", "potentials/test_registry.py"),
+        (
+            "certificates/test_ratio.py",
+            "certificates/test_ratio_parts.py",
+            "certificates/test_curves.py",
+            "potentials/test_proven.py",
+            "potentials/test_registry.py",
+        ),
     ),
     Group(
         "auditor",

@@ -73,15 +73,16 @@ def test_no_resultant_means_concentration_zero(estimator: str, small_samples: st
 
 def test_unbiased_removes_what_the_sample_itself_contributes() -> None:
     """The root of (n R^2 - 1) / (n - 1); nothing where that is negative or n <= 1; a class without samples keeps its length."""
-    length, counts = column(0.6, 0.9, 0.3, 1.0, 1.0, 0.9, 0.7, 1.7), column(5, 2, 5, 1, 4, 0, 0.5, 1)
+    # a bank that forgets has counts between whole numbers: 1.5 after two samples with the factor 1/2
+    length, counts = column(0.6, 0.9, 0.3, 1.0, 1.0, 0.9, 0.7, 1.7, 0.95, 1.0), column(5, 2, 5, 1, 4, 0, 0.5, 1, 1.5, 1.5)
     got = rule(8, small_samples="unbiased")(length, counts)
     kappa = []
     for r, n in zip(length.tolist(), counts.tolist(), strict=True):
         squared = Fraction(r) ** 2 if n == 0 else (Fraction(n) * Fraction(r) ** 2 - 1) / (Fraction(n) - 1) if n > 1 else Fraction(0)
         kappa.append(1e5 if squared >= 1 else 8 * math.sqrt(max(squared, 0)) / float(1 - max(squared, 0)))
-    # n R^2 - 1 cancels: 0.8 of 1.8 is left in the first, 0.62 of 1.62 in the second
+    # n R^2 - 1 cancels: 0.8 of 1.8 is left in the first, 0.62 of 1.62 in the second, 0.35 of 1.35 in the last but one
     assert got.tolist() == pytest.approx(kappa, rel=4 * ROUNDINGS)
-    assert [x == 0 for x in got.tolist()] == [False, False, True, True, False, False, True, True]
+    assert [x == 0 for x in got.tolist()] == [False, False, True, True, False, False, True, True, False, False]
     assert got[4] == 1e5
 
 
@@ -112,7 +113,10 @@ def test_unbiased_is_unbiased_and_plain_is_not() -> None:
     [
         ({"estimator": "median"}, ValueError, "concentration must be one of 'closed-form', 'mle', got 'median'"),
         ({"small_samples": "no"}, ValueError, "small_samples must be one of 'plain', 'unbiased', got 'no'"),
-        *(({"cap": cap}, ValueError, "cap must be a positive finite number") for cap in (0, -1.0, math.inf, math.nan, True, "1e5", None)),
+        *(
+            ({"cap": cap}, ValueError, "cap must be a positive finite number")
+            for cap in (0, -1.0, 1.1e18, math.inf, math.nan, True, "1e5", None)
+        ),
     ],
 )
 def test_wrong_options(options: dict, error: type[Exception], message: str) -> None:
@@ -120,8 +124,13 @@ def test_wrong_options(options: dict, error: type[Exception], message: str) -> N
         rule(**options)
 
 
+def test_the_largest_cap_is_one_whose_square_is_a_number() -> None:
+    assert rule(cap=1e18)(column(1.0), column(2)).item() == 1e18
+
+
 def test_rules_are_values() -> None:
     assert rule(cap=10.0) == rule(cap=10.0) != rule(cap=11.0)
+    assert repr(rule(cap=10.0)) == "ConcentrationRule(dim=6, estimator='closed-form', cap=10.0, small_samples='plain')"
     with pytest.raises(AttributeError):
         rule().cap = 3.0  # type: ignore[misc]
 
@@ -175,6 +184,7 @@ def test_second_order_identity(count: int) -> None:
 def test_features_without_spread_have_the_length_of_their_mean() -> None:
     assert expected_squared_resultant(3, 1.5, 0.0) == 2.25
     assert expected_squared_resultant(3, 0.0, 0.0) == 0
+    assert expected_squared_resultant(3, 1e150, 0.0) == 1e150**2  # the longest whose square is surely a number
 
 
 def test_one_unit_sample_says_nothing() -> None:
@@ -187,11 +197,13 @@ def test_one_unit_sample_says_nothing() -> None:
     [
         ((0, 0.5), ValueError, "count must be an integer >= 1, got 0"),
         ((2.5, 0.5), TypeError, "count must be an integer >= 1, got 2.5"),
-        ((2, -0.5), ValueError, "mean_length must be >= 0 and finite, got -0.5"),
-        ((2, math.nan), ValueError, "mean_length must be >= 0 and finite, got nan"),
+        ((2, -0.5), ValueError, "mean_length must be >= 0 and finite, at most 1e150, got -0.5"),
+        ((2, math.nan), ValueError, "mean_length must be >= 0 and finite, at most 1e150, got nan"),
+        ((2, 1.1e150, 0.0), ValueError, "mean_length must be >= 0 and finite, at most 1e150, got 1.1e\\+150"),
         ((2, 1.5), ValueError, "mean_length of unit features must be <= 1, got 1.5: give covariance_trace"),
         ((2, 1.5, -1.0), ValueError, "covariance_trace must be >= 0 and finite, got -1.0"),
         ((2, 1.5, math.nan), ValueError, "covariance_trace must be >= 0 and finite, got nan"),
+        ((2, 1.5, math.inf), ValueError, "covariance_trace must be >= 0 and finite, got inf"),
     ],
 )
 def test_wrong_arguments_of_the_expectation(arguments: tuple, error: type[Exception], message: str) -> None:

@@ -79,6 +79,43 @@ def test_values_are_not_read_where_there_are_none() -> None:
     assert given.classes().rates.device.type == "meta"
 
 
+@pytest.mark.parametrize("mapped", ["both", "mean_direction", "concentration"])
+def test_values_are_not_read_inside_vmap(mapped: str) -> None:
+    """Also if only one of the two is mapped; a value that outside would be refused shows that nobody looks."""
+    means, kappas = torch.ones(2, 3, 4), torch.full((2, 3), -2.0)
+    if mapped == "both":
+        found = torch.func.vmap(lambda m, k: pg.ClassState(m, k).classes().rates)(means, kappas)
+    elif mapped == "mean_direction":
+        found = torch.func.vmap(lambda m: pg.ClassState(m, kappas[0]).classes().rates)(means)
+    else:
+        found = torch.func.vmap(lambda k: pg.ClassState(means[0], k).classes().rates)(kappas)
+    assert found.tolist() == [[-1.0] * 3] * 2
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(torch.float32, 1e18), (torch.float64, 1e150)])
+def test_the_longest_and_the_shortest_that_can_be_squared_are_fine(dtype: torch.dtype, largest: float) -> None:
+    most = torch.tensor([largest], dtype=dtype)
+    assert pg.ClassState(torch.ones(1, 4, dtype=dtype), most).classes().rates.item() == most.item() / 2
+    if dtype == torch.float64:  # in float32 neither 1e18 nor 1e-18 is a number
+        for length in (largest, 1 / largest):
+            assert (
+                pg.ClassState(torch.tensor([[length, 0.0]], dtype=dtype), torch.ones(1, dtype=dtype)).classes().rates.item() == 1 / length
+            )
+
+
+@pytest.mark.parametrize(
+    ("means", "message"),
+    [
+        ([[1, 1], [1e30, 1e30]], r"rows of a length from 1e-18 to 1e\+18, got lengths from 1\.41421 to 1\.41421e\+30 in"),
+        ([[1, 1], [1e-30, 1e-30]], r"rows of a length from 1e-18 to 1e\+18, got lengths from 1\.41421e-30 to 1\.41421 in"),
+        ([[2, 3], [0, 0]], "a row of zeros has no direction"),
+    ],
+)
+def test_a_row_of_zeros_is_told_from_one_of_another_length(means: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pg.ClassState(torch.tensor(means).float(), torch.ones(2))
+
+
 def test_gradients_flow_and_are_tangent() -> None:
     """Only the direction of a row counts: the gradient is orthogonal to the row, and scales with the inverse of its length."""
     means, kappas = torch.randn(3, 5, dtype=torch.float64, requires_grad=True), torch.full((3,), 20.0, dtype=torch.float64).requires_grad_()
@@ -109,6 +146,19 @@ def test_rates_times_rows_are_kappa_times_directions() -> None:
     classes = given.classes()
     want = given.concentration[:, None] * given.mean_direction / given.mean_direction.norm(dim=1, keepdim=True)
     torch.testing.assert_close(classes.rates[:, None] * classes.rows, want, rtol=8 * U, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3)])
+def test_rates_are_kept_unless_the_dtype_is_wider(shape: tuple[int, ...]) -> None:
+    """A bank has them from sums in two words: they are not to be had again from the rows. In float64 those of float32 would not do."""
+    given = Classes(3 * torch.rand(*shape, 5), torch.rand(shape), 30 * torch.rand(shape))
+    for dtype in (torch.float32, torch.float16):
+        same = given.to(dtype)
+        assert torch.equal(same.rates, given.rates.to(dtype))
+        assert {tensor.dtype for tensor in same} == {dtype}
+    wider = given.to(torch.float64)
+    want = given.concentration.double() / given.rows.double().square().sum(-1).sqrt()
+    torch.testing.assert_close(wider.rates, want, rtol=8 * U, atol=0)
 
 
 def test_tile_is_a_slice_of_classes() -> None:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import pairgrad as pg
 from pairgrad.sphere.statistics import Batch, Statistics, _two_words, absorbed, gathered
@@ -58,6 +59,22 @@ def test_gathered_leaves_its_arguments_alone() -> None:
     gathered(views, labels)
     assert torch.equal(views, before[0])
     assert torch.equal(labels, before[1])
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_on_the_cpu_classes_are_summed_in_the_order_of_the_batch(repeatable: bool) -> None:
+    """index_add_ does that. index_put_ adds float32 with several threads at once, in any order, if the batch is large."""
+    names = []
+
+    class Recorded(TorchFunctionMode):
+        def __torch_function__(self, function, types, arguments=(), options=None):
+            names.append(function.__name__)
+            return function(*arguments, **(options or {}))
+
+    with Recorded():
+        gathered(dyadic(2, 5, 3), torch.tensor([3, 1, 3, 3, 0]), repeatable=repeatable)
+    assert names.count("index_add_") == 3  # two views and the counts
+    assert "index_put_" not in names
 
 
 def test_merged_is_all_views_as_one() -> None:

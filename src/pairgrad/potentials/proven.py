@@ -177,7 +177,7 @@ def barrier(beta: int, order: int, centre: Fraction) -> Barrier | None:
     if pull <= 0 or discriminant < 0:
         return None
     least = 2 * float(residual) / (float(pull) + math.sqrt(discriminant))
-    for slack in (1e-3, 1e-4, 0.0, 1e-2):  # a little room makes the proof on boxes short; close to the first order there is none
+    for slack in (1e-3, 0.0):  # a little room makes the proof on boxes short; close to the first order there is none
         found = Barrier(order, h, residual, pull, pull_most, _few_digits(least * (1 + slack)))
         if found.margin() >= 0:
             return found

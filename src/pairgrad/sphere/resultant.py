@@ -43,8 +43,8 @@ class ConcentrationRule:
     def __call__(self, length: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """Concentrations of float64 resultant lengths and counts; a class without samples keeps the length of its initial direction."""
         if self.small_samples == "unbiased":
-            excess = (counts * length * length - 1) / (counts - 1).clamp_min(1)
-            length = torch.where(counts > 0, torch.where(counts > 1, excess, 0.0).clamp_min(0).sqrt(), length)
+            squared = ((counts * length * length - 1) / (counts - 1)).clamp_min(0)  # where it is no number, 0 is taken
+            length = torch.where(counts > 0, torch.where(counts > 1, squared.sqrt(), 0.0), length)
         inside = length.clamp(max=1.0)
         rate = self._potential.concentration(inside, method="newton" if self.estimator == "mle" else "closed-form")
         return rate.clamp(max=self.cap)
@@ -70,7 +70,8 @@ def expected_squared_resultant(count: int, mean_length: float, covariance_trace:
         0.0784
     """
     count = integer_at_least("count", count, 1)
-    mean_length = real_number("mean_length", mean_length, ">= 0 and finite", lambda length: 0 <= length <= 1e150)
+    expected = ">= 0 and finite, at most 1e150"  # whose square is a number
+    mean_length = real_number("mean_length", mean_length, expected, lambda length: 0 <= length <= 1e150)
     if covariance_trace is None:
         if mean_length > 1:
             raise ValueError(f"mean_length of unit features must be <= 1, got {mean_length!r}: give covariance_trace for other features")
