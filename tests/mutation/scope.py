@@ -117,9 +117,12 @@ GROUPS = (
         (
             "coherence/test_audit.py",
             "coherence/test_conclusions.py",
+            "coherence/test_consequences.py",
             "coherence/test_excuses.py",
             "coherence/test_domain.py",
+            "coherence/test_immutable.py",
             "coherence/test_report.py",
+            "coherence/test_status.py",
             "coherence/test_structure.py",
             "coherence/test_subject.py",
         ),
