@@ -122,6 +122,13 @@ def test_the_line_between_the_two_is_the_slack_of_the_dtype(factor: float, found
     assert (("not-reentrant", "") in _alarms(fn)) is found
 
 
+@pytest.mark.parametrize("dtype", SLACK)
+def test_the_slack_is_well_above_rounding_and_well_below_a_difference(dtype: torch.dtype) -> None:
+    """About half of the digits may be lost."""
+    rounding = torch.finfo(dtype).eps
+    assert 8 * rounding <= SLACK[dtype] <= 2 * math.sqrt(rounding)
+
+
 def test_random_numbers_are_a_note_and_the_calls_repeat() -> None:
     (finding,) = _findings(torch.nn.Dropout(0.5))
     assert (finding.kind, finding.severity) == ("note", "note")

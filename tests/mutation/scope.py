@@ -116,6 +116,7 @@ GROUPS = (
         ),
         (
             "coherence/test_audit.py",
+            "coherence/test_audit_parts.py",
             "coherence/test_conclusions.py",
             "coherence/test_consequences.py",
             "coherence/test_excuses.py",
