@@ -105,7 +105,7 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
         size = max(
             norm(expected), norm(first) * (1.0 if name != "a small multiple" else 1 / large), norm(second) if name == "a sum" else 0.0
         )
-        off = apart_by / size if size > 0 else float(apart_by > 0)
+        off = apart_by / (size or apart_by)  # where nothing was expected, all that came is off
         off = off if math.isfinite(off) else math.inf
         if off > worst:
             worst, of = off, name
