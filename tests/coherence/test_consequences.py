@@ -393,6 +393,9 @@ class Told:
         self.lines: list[Line] = []
 
     def __call__(self, line: Line, middle: float, half: float, noise: float) -> Difference | None:
+        """Along short segments around the state, without further noise."""
+        assert 0 < half < 0.5
+        assert middle == noise == 0
         self.lines.append(line)
         answer = self.answers.pop(0)
         return None if answer is None else Difference(middle, *answer, 1.0)

@@ -36,6 +36,11 @@ class Square(Function):
         return 2 * ctx.saved_tensors[0] * grad
 
 
+class Scale:
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
 class Stateful(torch.nn.Module):
     """Writes to everything that a module can hold when it is called."""
 
@@ -285,6 +290,7 @@ def test_evaluations_are_counted() -> None:
         (lambda x: x, "<lambda>"),
         ((lambda: lambda x: x)(), "<lambda>"),
         (functools.partial(torch.sin), "partial"),
+        (Scale().twice, "Scale.twice"),
     ],
     ids=lambda x: str(x)[:12],
 )
@@ -430,8 +436,27 @@ def test_a_backward_may_draw_numbers_too() -> None:
 def test_edits_are_looked_for_with_the_random_numbers_of_every_other_call() -> None:
     drawn = []
     with Subject(lambda x: (drawn.append(random.random()), x * 2)[1], _doubles(1.0)) as subject:
+        subject.outputs_at(subject.tensors)
         subject.calls_edit()
+    assert len(drawn) == 3
     assert len(set(drawn)) == 1
+
+
+def test_looking_for_edits_leaves_the_arguments_as_they_are() -> None:
+    subject = Subject(lambda x, y, n: (y.data.add_(n), x * 2 * y)[1], (_doubles(1.0, grad=True), _doubles(3.0), 4))
+    assert subject.calls_edit() == ["input 1"]
+    assert subject.arguments()[1].tolist() == [3.0]
+
+
+def test_generators_are_put_back_if_the_first_call_raises() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        random.random(), torch.rand(2)
+        raise KeyError
+
+    before = rng_state()
+    with pytest.raises(KeyError):
+        Subject(fn, _doubles(1.0))
+    assert same_rng(before, rng_state())
 
 
 def test_generators_are_as_they_were_after_a_block_even_if_it_raises() -> None:
