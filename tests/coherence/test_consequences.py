@@ -164,6 +164,19 @@ def test_a_node_whose_value_is_constant_is_not_audited() -> None:
     assert len(asked.calls) == 1
 
 
+def test_a_node_that_is_constant_at_one_visit_is_not_audited_at_a_later_one() -> None:
+    """A step at 100 is not seen from 1, and is from 50."""
+    step, calls = _functions_of(lambda x: (x > 100).double()), 0
+    for places in ((1.0, 50.0), (50.0, 1.0)):
+        asked = Asked()
+        with Subject(lambda x, places=places: sum(step.apply(place * x) for place in places), _doubles(1.0)) as subject:
+            (found,) = nodes(subject, _at(_line(subject, _doubles(1.0))), asked)
+        assert found.constant
+        assert len(found.reports) == len(asked.calls)
+        calls += len(asked.calls)
+    assert calls == 1
+
+
 def _functions_of(forward: Any) -> Any:
     class Made(Function):
         @staticmethod
