@@ -59,7 +59,7 @@ def under_way(
     effort: str = "quick",
     progress: Any = None,
 ) -> _Audit:
-    made = _Audit(Subject(fn, x), effort, 7, intent, tolerance, 0.0, progress)
+    made = _Audit(Subject(fn, x), effort, 7, intent, tolerance, -0.5, progress)
     made.observations, made.findings = list(observations), list(findings)
     return made
 
@@ -298,7 +298,7 @@ def test_progress_is_told_at_each_stage_and_ten_times_a_second(clock: Clock) -> 
     audit = under_way(progress=lambda now: told.append((now.stage, now.step, now.seconds)))
     for clock.now in (0.05, 0.1, 0.15, 0.25, 0.4):
         audit.subject.outputs_at(audit.subject.tensors)
-    assert told == [("repeating calls", 0, 0.1), ("repeating calls", 0, 0.25), ("repeating calls", 0, 0.4)]
+    assert told == [("repeating calls", 0, 0.6), ("repeating calls", 0, 0.75), ("repeating calls", 0, 0.9)]  # it began at -0.5
     audit.structure()
     audit.second_order()
     assert [(stage, step) for stage, step, _ in told[3:]] == [("repeating calls", 0), ("looking at second derivatives", 3)]
@@ -436,7 +436,7 @@ def test_numbers_of_a_report_are_those_of_its_observations(clock: Clock) -> None
     assert report.defect_error == pytest.approx(2e-6 / 1.5, rel=1e-12)
     assert report.tests == DEGREE * (3 + 4 + 1 + 1)
     assert report.false_alarm_rate == FALSE_ALARM_RATE
-    assert (report.evaluations, report.seconds, report.seed, report.effort, report.dtype) == (1, 2.5, 7, "quick", "float64")
+    assert (report.evaluations, report.seconds, report.seed, report.effort, report.dtype) == (1, 3.0, 7, "quick", "float64")
     assert [state.argument for state in report.states] == ["y", "z", "x", "w", "v"]
     assert not report.passed
 

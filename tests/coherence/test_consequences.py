@@ -431,6 +431,14 @@ def test_the_difference_with_the_smallest_allowance_counts(monkeypatch: pytest.M
     assert [line.path.velocity(0.0)[0].tolist() for line in lines[::2]] == [[2.0, 0.0], [0.0, 0.25]]
 
 
+def test_the_error_of_a_small_gradient_is_relative_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(8 - 7.25) / 2 = 3/8 and (2 - 15/8) / (1/4) = 1/2, with an error of 5/8 in each."""
+    found, _ = _made_of(monkeypatch, (7.25, 1.25), (0.0, 9.0), (1.875, 0.15625), (0.0, 9.0))
+    assert found is not None
+    assert found.gradient[0].tolist() == [0.375, 0.5]
+    assert found.error == pytest.approx(math.sqrt(2), rel=1e-15)
+
+
 def test_a_gradient_of_zero_has_no_relative_error(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = _made_of(monkeypatch, (8.0, 0.5), (8.0, 0.75), (2.0, 0.5), (2.0, 0.25))
     assert found is not None
@@ -475,6 +483,12 @@ def test_rows_of_the_first_batched_tensor_have_factors_of_their_own() -> None:
     assert finding.numbers["sample_factor_max"] == pytest.approx(3.0)
     assert finding.numbers["sample_residual_median"] == 0.0
     assert finding.text.endswith("; row by row of t2 0.5 to 3 times, up to 0 (median)")
+
+
+def test_two_rows_are_a_batch_and_one_is_none() -> None:
+    two, one = torch.ones(2, 3, dtype=D), torch.ones(1, 3, dtype=D)
+    assert "row by row of t0 2 to 2 times" in _scaling((2 * two, two)).text
+    assert "row by row" not in _scaling((2 * one, one)).text
 
 
 @pytest.mark.parametrize(
