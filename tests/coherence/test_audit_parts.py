@@ -304,6 +304,24 @@ def test_progress_is_told_at_each_stage_and_ten_times_a_second(clock: Clock) -> 
     assert [(stage, step) for stage, step, _ in told[3:]] == [("repeating calls", 0), ("looking at second derivatives", 3)]
 
 
+def test_each_stage_is_told_of_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int]] = []
+    for name in ("structural_findings", "observe", "draw_states", "nodes"):
+        monkeypatch.setattr(module, name, lambda *_: [])
+    monkeypatch.setattr(module, "scan", lambda *_: SimpleNamespace(readings=(), regions=()))
+    monkeypatch.setattr(module, "slope_picture", lambda *_: None)
+    audit = under_way(good(), progress=lambda now: told.append((now.stage, now.step)))
+    audit.structure()
+    audit.inputs()
+    audit.domain({0: Box(0, 1)})
+    _second(monkeypatch, audit, "no second")
+    audit.verdict = Verdict.STRAIGHT_THROUGH
+    audit.observations.append(bad())
+    audit.consequences()
+    stages = ["repeating calls", "looking at the inputs", "looking over the domain", "looking at second derivatives", "looking for causes"]
+    assert list(dict.fromkeys(told)) == [(stage, i) for i, stage in enumerate(stages)]
+
+
 def test_progress_does_not_show_the_audit_behind_it() -> None:
     shown = []
     under_way(progress=lambda now: shown.append(repr(now))).structure()

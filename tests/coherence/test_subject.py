@@ -481,7 +481,7 @@ def test_states_of_generators_are_equal_if_each_of_them_is() -> None:
 
     assert same_rng(state(), state())
     changed = [{"cpu": 9}, {"devices": (2,)}, {"devices": (9, 3)}, {"devices": (2, 9)}, {"python": 9}, {"numpy": 9}]
-    assert [same_rng(state(), state(**change)) for change in changed] == [False] * 6  # pyright: ignore[reportArgumentType]
+    assert [same_rng(state(), state(**change)) for change in changed] == [False] * 6
 
 
 @pytest.mark.parametrize("training", [True, False])
