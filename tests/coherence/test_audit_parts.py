@@ -584,6 +584,15 @@ def test_defaults(taken: list[tuple[Any, ...]]) -> None:
     assert _taken(taken, seed=0)[2] == 0
 
 
+def test_two_arguments_may_be_given_by_place_or_by_name_and_the_others_by_name(taken: list[tuple[Any, ...]]) -> None:
+    for call in (pg.audit, pg.assert_coherent):
+        with pytest.raises(Reached):
+            call(fn=torch.sin, inputs=X)
+        with pytest.raises(TypeError, match="positional argument"):
+            call(torch.sin, X, ())  # pyright: ignore[reportCallIssue]
+    assert taken.pop()[0].name == "sin"
+
+
 def test_an_intent_given_goes_before_the_declared_one(taken: list[tuple[Any, ...]]) -> None:
     assert _taken(taken, Declared.apply)[3] == "straight-through"
     assert _taken(taken, Declared.apply, intent="gradient-cap")[3] == "gradient-cap"
