@@ -473,7 +473,7 @@ def test_a_report_without_a_defect() -> None:
 
 def test_limits_are_the_largest_and_the_median() -> None:
     limits = (1e-3, 1e-6, 1e-5)
-    seen_at = [seen("coherent", state=str(a), panel=panel_of(allowance=a / 2), allowance=a, line=SimpleNamespace(panels=1)) for a in limits]  # pyright: ignore[reportArgumentType]
+    seen_at = [seen("coherent", state=str(a), panel=panel_of(allowance=a / 2), allowance=a, line=SimpleNamespace(panels=1)) for a in limits]
     report = _reported(under_way(*seen_at), Verdict.COHERENT)
     assert report.limit == pytest.approx(1e-3, rel=0.5)
     assert report.typical_limit == pytest.approx(1e-5, rel=0.5)
@@ -589,7 +589,7 @@ def test_two_arguments_may_be_given_by_place_or_by_name_and_the_others_by_name(t
         with pytest.raises(Reached):
             call(fn=torch.sin, inputs=X)
         with pytest.raises(TypeError, match="positional argument"):
-            call(torch.sin, X, ())  # pyright: ignore[reportCallIssue]
+            call(torch.sin, X, ())
     assert taken.pop()[0].name == "sin"
 
 
