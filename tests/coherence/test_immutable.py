@@ -29,8 +29,7 @@ def record_of(kind: type) -> Any:
 
 
 INTERVALS = [Box, LogRange]
-BY_IDENTITY = [Panel, Path, Straight, Geometric, Consistent, Evaluation]
-KINDS = [Finding, Difference, Sample, StraightThrough, NodeVerdict, Progress, *INTERVALS, *BY_IDENTITY]
+KINDS = [Finding, Difference, Sample, StraightThrough, Panel, Path, Straight, Geometric, NodeVerdict, Progress, *INTERVALS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,4 +44,13 @@ def test_no_field_can_be_set(kind: type) -> None:
 def test_equality_is_by_content_for_numbers_and_by_identity_for_tensors(kind: type) -> None:
     one, two = record_of(kind), record_of(kind)
     assert one == one
-    assert (one == two) == (kind not in BY_IDENTITY)
+    assert (one == two) == (kind not in (Panel, Path, Straight, Geometric))
+
+
+@pytest.mark.parametrize("kind", [Consistent, Evaluation])
+def test_results_that_hold_gradients_are_likewise(kind: type) -> None:
+    one, two = record_of(kind), record_of(kind)
+    assert one == one
+    assert one != two
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
+        one.gradient = None
