@@ -589,6 +589,12 @@ def test_a_thing_that_is_not_callable_is_refused() -> None:
         Subject(3, _doubles(1.0))  # pyright: ignore[reportArgumentType]
 
 
+def test_options_go_by_name() -> None:
+    assert Subject(fn=torch.sin, inputs=_doubles(1.0)).names == ("input 0",)
+    with pytest.raises(TypeError, match="positional argument"):
+        Subject(torch.sin, _doubles(1.0), torch.float32)
+
+
 def test_the_class_of_a_function_is_refused_and_apply_named() -> None:
     with pytest.raises(TypeError, match=r"pass Square\.apply, not the class Square"):
         Subject(Square, _doubles(1.0))
