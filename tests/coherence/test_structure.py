@@ -273,6 +273,13 @@ def test_a_backward_that_is_zero_only_for_ordinary_weights_is_found() -> None:
     assert (finding.kind, finding.numbers) == ("not-linear", {"relative": 1.0})
 
 
+def test_a_backward_that_drops_the_first_bits_of_the_weights_is_found() -> None:
+    """It gives zero for the weights of an audit, which are eighths, and not for neighbours of them."""
+    (finding,) = _findings(_function(lambda grad, x: x * (grad - (8 * grad).round() / 8)))
+    assert (finding.kind, finding.numbers) == ("not-linear", {"relative": 1.0})
+    assert "for a small multiple of it" in finding.text
+
+
 def test_a_gradient_of_no_weights_is_found_where_the_derivative_is_zero() -> None:
     """In a part of the elements, and in all of them, where NaN comes of 0/0."""
     fn = _function(lambda grad, x: grad * (x > 0) + (grad == 0), torch.relu)
