@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 from hypothesis import strategies as st
@@ -99,6 +101,14 @@ def test_ends_that_are_no_finite_numbers_are_refused(kind: Any, end: Any) -> Non
         kind(0.5, end)
 
 
+def test_ends_may_be_the_largest_numbers_if_the_width_of_a_box_is_one_too() -> None:
+    largest = sys.float_info.max
+    assert (Box(0, largest).high, Box(-largest, 0).low, LogRange(1, largest).high) == (largest, -largest, largest)
+    assert Box(0.9 * largest, largest).middle == pytest.approx(0.95 * largest, rel=1e-15)
+    with pytest.raises(ValueError, match="Box needs a width that is finite, got low=-1"):
+        Box(-largest, largest)
+
+
 @pytest.mark.parametrize("low", [0, -1.0])
 def test_a_log_range_cannot_reach_zero(low: float) -> None:
     with pytest.raises(ValueError, match=r"LogRange needs 0 < low < high.*use Box"):
@@ -135,7 +145,7 @@ def test_unknown_names_are_refused_and_the_known_ones_listed() -> None:
     with pytest.raises(ValueError, match=r"domain names 'bias', which is not differentiated: .*'input 0', 'input 1', 'weight'"):
         resolve({"bias": (0, 1)}, NAMES)
     with pytest.raises(ValueError, match="domain names 3"):
-        resolve({3: (0, 1)}, NAMES)
+        resolve({3: (0, 1), "bias": (0, 1)}, NAMES)
 
 
 def test_more_intervals_than_inputs_are_refused() -> None:
@@ -195,6 +205,8 @@ def test_strategies_are_known_without_importing_hypothesis() -> None:
     assert is_strategy(st.lists(st.floats(0, 1)).map(tuple))
     assert not is_strategy(Box(0, 1))
     assert not is_strategy(3)
+    assert not is_strategy(hypothesis.settings())
+    assert not is_strategy(type("SearchStrategy", (), {})())
 
 
 def test_a_strategy_gives_the_same_states_each_time() -> None:
@@ -208,6 +220,14 @@ def test_a_strategy_gives_the_same_states_each_time() -> None:
 def test_a_strategy_with_few_values_is_repeated() -> None:
     assert draw_examples(st.just(2.5), 3) == [2.5] * 3
     assert set(draw_examples(st.sampled_from([1.0, 2.0]), 7)) == {1.0, 2.0}
+
+
+def test_a_strategy_is_asked_for_no_more_than_is_wanted() -> None:
+    asked: list[int] = []
+    counted = st.integers().map(lambda value: (asked.append(value), value)[1])
+    assert len(draw_examples(counted, 5)) == 5
+    assert len(asked) <= 5
+    assert draw_examples(counted, 0) == []
 
 
 def test_numbers_and_lists_of_a_strategy_are_spread_over_the_tensor() -> None:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 import torch
 
+from pairgrad.coherence import Box, LogRange
+from pairgrad.coherence.audit import Progress
+from pairgrad.coherence.consequences import Consistent, NodeVerdict
 from pairgrad.coherence.differences import Difference
 from pairgrad.coherence.panel import Panel
 from pairgrad.coherence.path import Geometric, Path, Sample, Straight
 from pairgrad.coherence.straight import StraightThrough
+from pairgrad.coherence.subject import Evaluation
 from pairgrad.coherence.verdict import Finding
 
 NUMBERS = torch.ones(2, dtype=torch.float64)
@@ -19,12 +23,13 @@ NUMBERS = torch.ones(2, dtype=torch.float64)
 
 def record_of(kind: type) -> Any:
     """With the same content at every call."""
-    content: Any = {Finding: "text", Straight: NUMBERS, Geometric: NUMBERS}.get(kind, 1.0)
+    content: Any = {Finding: "text", Straight: NUMBERS, Geometric: NUMBERS, Consistent: NUMBERS, Evaluation: NUMBERS}.get(kind, 1.0)
     required = [f for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return kind(**{f.name: content for f in required})
+    return kind(**({f.name: content for f in required} | ({"high": 2.0} if kind in INTERVALS else {})))
 
 
-KINDS = [Finding, Difference, Sample, StraightThrough, Panel, Path, Straight, Geometric]
+INTERVALS = [Box, LogRange]
+KINDS = [Finding, Difference, Sample, StraightThrough, Panel, Path, Straight, Geometric, NodeVerdict, Progress, *INTERVALS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,3 +45,12 @@ def test_equality_is_by_content_for_numbers_and_by_identity_for_tensors(kind: ty
     one, two = record_of(kind), record_of(kind)
     assert one == one
     assert (one == two) == (kind not in (Panel, Path, Straight, Geometric))
+
+
+@pytest.mark.parametrize("kind", [Consistent, Evaluation])
+def test_results_that_hold_gradients_are_likewise(kind: type) -> None:
+    one, two = record_of(kind), record_of(kind)
+    assert one == one
+    assert one != two
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
+        one.gradient = None

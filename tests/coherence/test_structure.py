@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import torch
 from torch.autograd import Function
 
 from pairgrad.coherence import Finding, audit
-from pairgrad.coherence.structure import SLACK, apart, norm, structural_findings
+from pairgrad.coherence.path import random_cotangent
+from pairgrad.coherence.structure import SLACK, _backward_twice, _linearity, _own_rounding, apart, norm, structural_findings
 from pairgrad.coherence.subject import Subject
 
 
@@ -52,13 +54,14 @@ def _right(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     "fn",
     [
         torch.sin,
+        torch.relu,
         _function(_right),
         lambda x: x.softmax(0),
         lambda x: (x.exp(), x.sum()),
         lambda x: x.detach() * 2,
         lambda x: (x - 1e-4 * x).logsumexp(0),
     ],
-    ids=["sin", "function", "softmax", "two outputs", "detached", "logsumexp"],
+    ids=["sin", "relu", "function", "softmax", "two outputs", "detached", "logsumexp"],
 )
 def test_right_functions_have_no_findings(fn: Any, dtype: torch.dtype) -> None:
     assert _findings(fn, dtype=dtype) == []
@@ -119,6 +122,13 @@ def test_the_line_between_the_two_is_the_slack_of_the_dtype(factor: float, found
     assert (("not-reentrant", "") in _alarms(fn)) is found
 
 
+@pytest.mark.parametrize("dtype", SLACK)
+def test_the_slack_is_well_above_rounding_and_well_below_a_difference(dtype: torch.dtype) -> None:
+    """About half of the digits may be lost."""
+    rounding = torch.finfo(dtype).eps
+    assert 8 * rounding <= SLACK[dtype] <= 2 * math.sqrt(rounding)
+
+
 def test_random_numbers_are_a_note_and_the_calls_repeat() -> None:
     (finding,) = _findings(torch.nn.Dropout(0.5))
     assert (finding.kind, finding.severity) == ("note", "note")
@@ -174,6 +184,35 @@ def test_a_second_backward_that_raises_is_found() -> None:
     assert "raises: the slope is gone" in finding.text
 
 
+def _twice(backwards: list[Any], slack: float = 0.125) -> list[Finding]:
+    """What is said of a graph whose first and second backward are these."""
+    left = iter(backwards)
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    output = _function(lambda grad, x: next(left)(grad))(x)
+    subject: Any = SimpleNamespace(graph=lambda: ((output,), (x,)))
+    return _backward_twice(subject, (torch.ones_like(output),), slack)
+
+
+def _refused(grad: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError("buffers are gone\nsecond line\nthird line")
+
+
+def test_a_graph_that_can_be_gone_through_once_is_a_note_and_one_that_changes_an_alarm() -> None:
+    (once,) = _twice([_refused])
+    assert (once.kind, once.severity, once.text) == ("note", "note", "the graph can be gone through once only: buffers are gone")
+    (then,) = _twice([torch.clone, _refused])
+    text = "a second backward through the same graph raises: buffers are gone"
+    assert (then.kind, then.severity, then.text) == ("not-reentrant", "alarm", text)
+    (other,) = _twice([torch.clone, lambda grad: 2 * grad])
+    assert (other.kind, other.severity, other.numbers) == ("not-reentrant", "alarm", {"gradient": 0.5})
+    assert _twice([torch.clone, lambda grad: 2 * grad], slack=0.6) == []
+
+
+def test_a_backward_that_gives_its_buffer_away_is_compared_with_what_it_gave_first() -> None:
+    buffer = torch.zeros(1, dtype=torch.float64)
+    assert [finding.kind for finding in _twice([buffer.add_, buffer.add_])] == ["not-reentrant"]
+
+
 # Linearity ----------------------------------------------------------------------------------------------------------------
 
 
@@ -213,6 +252,126 @@ def test_a_gradient_that_is_not_finite_for_a_zero_cotangent_is_found() -> None:
     """0/0: grad_output of zero gives NaN."""
     fn = _function(lambda grad, x: 2 * x * grad * (grad.norm() / grad.norm()))
     assert ("not-linear", "") in _alarms(fn)
+
+
+def test_a_backward_that_is_off_by_a_millionth_is_found() -> None:
+    """Its rounding is measured with cotangents so close that next to nothing of that is taken for rounding."""
+    (finding,) = _findings(_function(lambda grad, x: 2 * x * (grad + 1e-6 * grad.square())))
+    assert (finding.kind, finding.severity) == ("not-linear", "alarm")
+    assert "a large multiple" in finding.text
+
+
+@pytest.mark.parametrize("dtype", SLACK)
+def test_a_clamp_is_found_where_only_the_large_multiple_meets_it(dtype: torch.dtype) -> None:
+    """Weights are at most 1.5: the others stay within 3, and so do those that measure the rounding."""
+    (finding,) = _findings(_function(lambda grad, x: 2 * x * grad.clamp(-3, 3)), dtype=dtype)
+    assert (finding.kind, "a large multiple" in finding.text) == ("not-linear", True)
+
+
+def test_a_backward_that_is_zero_only_for_ordinary_weights_is_found() -> None:
+    (finding,) = _findings(_function(lambda grad, x: 1e-6 * x * (grad - grad.clamp(-100, 100))))
+    assert (finding.kind, finding.numbers) == ("not-linear", {"relative": 1.0})
+
+
+def test_a_backward_that_drops_the_first_bits_of_the_weights_is_found() -> None:
+    """It gives zero for the weights of an audit, which are eighths, and not for neighbours of them."""
+    (finding,) = _findings(_function(lambda grad, x: x * (grad - (8 * grad).round() / 8)))
+    assert (finding.kind, finding.numbers) == ("not-linear", {"relative": 1.0})
+    assert "for a small multiple of it" in finding.text
+
+
+def test_a_gradient_of_no_weights_is_found_where_the_derivative_is_zero() -> None:
+    """In a part of the elements, and in all of them, where NaN comes of 0/0."""
+    fn = _function(lambda grad, x: grad * (x > 0) + (grad == 0), torch.relu)
+    assert _alarms(fn) == [("not-linear", "")]
+    fn = _function(lambda grad, x: grad * (x > 10) * (grad.norm() / grad.norm()), lambda x: torch.relu(x - 10))
+    (finding,) = _findings(fn)
+    assert (finding.kind, finding.numbers) == ("not-linear", {"relative": math.inf})
+
+
+class Weighed:
+    """A backward that is the identity but for what is said: how far it is off in a case, and by how much relative noise elsewhere.
+
+    The weights are -w / 4, for the w that they are added to. So of the five cases, the sizes are known as multiples of |w|.
+    """
+
+    SIZES = {"zero": 0.25, "a negative multiple": 0.5, "a large multiple": 256.0, "a small multiple": 0.25 / 1024, "a sum": 1.0}
+    SCALES = {"zero": 0.0, "a negative multiple": 2.0, "a large multiple": 1024.0, "a small multiple": 1 / 1024, "a sum": 2.0}
+
+    def __init__(self, off: dict[str, float] | None = None, *, noise: float = 0.0, second: float = 1.0) -> None:
+        output = torch.zeros(3, dtype=torch.float64)
+        (self.other,) = random_cotangent([output], torch.Generator().manual_seed(5))
+        self.cotangent = -self.other / 4
+        self.size, self.noise, self.second = norm([self.other]), noise, second
+        self.off = dict.fromkeys(self.SIZES, 0.0) | (off or {})
+        multiples = {"zero": 0.0, "a negative multiple": -2.0, "a large multiple": 1024.0, "a small multiple": 1 / 1024}
+        self.weights = {name: factor * self.cotangent for name, factor in multiples.items()} | {"a sum": self.cotangent + self.other}
+        self.outputs = self.tensors = (output,)
+
+    def pull(self, at: Any, weights: tuple[torch.Tensor, ...]) -> Any:
+        (w,) = weights
+        exact = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+        for name, case in self.weights.items():
+            if torch.equal(w, case):
+                return SimpleNamespace(gradients=(w + self.off[name] * self.size * exact,))
+        if torch.equal(w, self.other):
+            return SimpleNamespace(gradients=(w * self.second,))
+        return SimpleNamespace(gradients=(w if torch.equal(w, self.cotangent) else w * (1 + self.noise),))
+
+    def found(self) -> list[Finding]:
+        subject: Any = self
+        generator = torch.Generator().manual_seed(5)
+        return _linearity(subject, (self.cotangent,), generator, SLACK[torch.float64], torch.float64)
+
+
+@pytest.mark.parametrize("name", Weighed.SIZES)
+def test_each_case_is_told_in_units_of_the_largest_gradient_in_it(name: str) -> None:
+    (finding,) = Weighed({name: 0.5 * Weighed.SIZES[name]}).found()
+    assert finding.text == f"the backward is not linear in grad_output: for {name} of it, it is off by 0.5 of its size"
+    assert finding.numbers["relative"] == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in Weighed.SIZES if name != "zero"])
+def test_what_the_rounding_of_the_backward_explains_is_not_told(name: str) -> None:
+    """16 times that of both gradients, 2^-10 (1 + 1/4) |w|, times the multiple."""
+    allowed = 16 * 2.0**-10 * 1.25 * Weighed.SCALES[name]
+    assert Weighed({name: 0.98 * allowed}, noise=2.0**-10).found() == []
+    assert len(Weighed({name: 1.02 * allowed}, noise=2.0**-10).found()) == 1
+
+
+def test_rounding_does_not_explain_a_gradient_of_no_weights() -> None:
+    assert len(Weighed({"zero": 1e-6}, noise=2.0**-10).found()) == 1
+    assert Weighed(noise=2.0**-10).found() == []
+
+
+def test_the_worst_case_is_the_one_that_is_told() -> None:
+    (finding,) = Weighed({"zero": 0.05, "a negative multiple": 0.4, "a sum": 0.1}).found()
+    assert "for a negative multiple of it, it is off by 0.8" in finding.text
+
+
+def test_only_a_large_multiple_may_overflow() -> None:
+    assert Weighed({"a large multiple": math.inf}).found() == []
+    assert len(Weighed({"a large multiple": math.inf, "a sum": 0.5}).found()) == 1
+    (finding,) = Weighed({"a sum": math.inf}).found()
+    assert finding.numbers == {"relative": math.inf}
+
+
+def test_gradients_that_are_not_finite_are_left_to_another_finding() -> None:
+    assert Weighed(second=math.inf).found() == []
+    assert Weighed(second=math.nan).found() == []
+
+
+def test_own_rounding_is_the_worst_of_several_neighbours_that_are_finite() -> None:
+    offs = iter([0.25, math.inf, 0.75, 0.5])
+
+    def pull(at: Any, weights: tuple[torch.Tensor, ...]) -> Any:
+        """The identity, with the first entry off by so much after the factor is taken out again."""
+        (w,) = weights
+        return SimpleNamespace(gradients=(w + next(offs) * torch.tensor([1.0, 0.0], dtype=torch.float64) * w[1],))
+
+    u = torch.tensor([3.0, 1.0], dtype=torch.float64)
+    subject: Any = SimpleNamespace(tensors=(), pull=pull)
+    assert _own_rounding(subject, (u,), (u,), torch.float64) == pytest.approx(0.75, rel=1e-12)
 
 
 # Not finite ---------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import random
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch
 from torch.autograd import Function
 
 from pairgrad.coherence import audit
-from pairgrad.coherence.subject import Subject, supplied
+from pairgrad.coherence.subject import Subject, generators_restored, rng_state, same_rng, supplied
 
 
 def _doubles(*values: float, grad: bool = False) -> torch.Tensor:
@@ -32,6 +34,11 @@ class Square(Function):
     @staticmethod
     def backward(ctx, grad):
         return 2 * ctx.saved_tensors[0] * grad
+
+
+class Scale:
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
 
 
 class Stateful(torch.nn.Module):
@@ -116,6 +123,34 @@ def test_outputs_that_autograd_cannot_reach_are_left_out_unless_all_are_such() -
     assert [g.tolist() for g in lost.pull(lost.tensors, _ones(lost)).gradients] == [[0.0, 0.0]]
 
 
+@dataclasses.dataclass
+class Made:
+    value: torch.Tensor
+    parts: list[Any]
+    note: str = "made"
+
+
+def test_dataclasses_among_the_outputs_are_looked_into() -> None:
+    subject = Subject(lambda x: (Made(x * 2, [Made(x * 3, [])]), Made, 4), _doubles(1.0, 2.0))
+    assert [output.tolist() for output in subject.outputs] == [[2.0, 4.0], [3.0, 6.0]]
+
+
+def test_a_complex_output_is_its_real_and_imaginary_part() -> None:
+    subject = Subject(lambda x: torch.complex(2 * x, 3 * x).conj(), _doubles(1.0))
+    assert subject.outputs[0].tolist() == [[2.0, -3.0]]
+    assert subject.pull(subject.tensors, (torch.tensor([[10.0, 1.0]], dtype=torch.float64),)).gradients[0].tolist() == [17.0]
+
+
+def test_one_output_has_no_number() -> None:
+    assert Subject(torch.sin, _doubles(1.0)).output_names == ("output",)
+    assert Subject(lambda x: (x, x * 2), _doubles(1.0)).output_names == ("output 0", "output 1")
+
+
+def test_a_parameter_that_is_called_like_an_argument_is_told_from_it() -> None:
+    module = torch.nn.ParameterDict({"x": _doubles(1.0), "y": _doubles(2.0)})
+    assert Subject(lambda *, x: x * module["x"] * module["y"], {"x": _doubles(3.0)}, module=module).names == ("x", "parameter x", "y")
+
+
 def test_parameters_are_differentiated_except_frozen_ones() -> None:
     layer = torch.nn.Linear(2, 1, dtype=torch.float64)
     layer.bias.requires_grad_(False)
@@ -180,6 +215,39 @@ def test_the_second_backward_is_that_of_the_weighted_gradient() -> None:
     assert evaluation.gradients[0].tolist() == [42.0, -120.0]
 
 
+def test_the_graph_is_that_of_the_point_asked_for() -> None:
+    subject = Subject(Square.apply, _doubles(1.0, 2.0))
+    for point, value in ((None, [1.0, 4.0]), ((_doubles(3.0, 4.0),), [9.0, 16.0])):
+        (output,), (leaf,) = subject.graph(point)
+        assert output.tolist() == value
+        assert torch.autograd.grad(output.sum(), leaf)[0].tolist() == (2 * leaf).tolist()
+
+
+def test_a_graph_of_the_gradient_is_kept_only_where_it_is_asked_for() -> None:
+    x = _doubles(2.0, grad=True)
+    (kept,) = supplied((x**3,), (x,), (_doubles(1.0),), create_graph=True)
+    assert torch.autograd.grad(kept, x)[0].tolist() == [12.0]
+    (plain,) = supplied((x**3,), (x,), (_doubles(1.0),))
+    assert not plain.requires_grad
+
+
+def test_a_backward_that_edits_grad_output_edits_a_copy() -> None:
+    class Editing(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.mul_(2)
+
+    subject, weights = Subject(Editing.apply, _doubles(1.0)), _doubles(1.0)
+    subject.pull(subject.tensors, (weights,))
+    assert weights.tolist() == [1.0]
+    assert subject.calls_edit() == subject.calls_edit((weights,)) == ["grad_output"]
+    assert weights.tolist() == [1.0]
+
+
 def test_infinite_results_are_seen() -> None:
     subject = Subject(torch.log, _doubles(1.0))
     assert not subject.pull((_doubles(0.0),), _ones(subject)).finite
@@ -197,6 +265,8 @@ def test_the_arguments_come_back_with_their_marks() -> None:
     assert (x.tolist(), n, y.tolist()) == ([1.0], 3, [2.0])
     assert (x.requires_grad, y.requires_grad) == (True, False)
     assert list(Subject(lambda *, a: a, {"a": _doubles(1.0)}).arguments()) == ["a"]
+    x.data.zero_()
+    assert subject.arguments()[0].tolist() == [1.0]
 
 
 def test_evaluations_are_counted() -> None:
@@ -205,11 +275,23 @@ def test_evaluations_are_counted() -> None:
     subject.pull(subject.tensors, _ones(subject))
     subject.outputs_at(subject.tensors)
     assert subject.evaluations == len(calls) == 3
+    watched: list[int] = []
+    subject.watch = lambda: watched.append(len(calls))
+    subject.outputs_at(subject.tensors)
+    assert watched == [3]
 
 
 @pytest.mark.parametrize(
     ("fn", "name"),
-    [(Square.apply, "Square.apply"), (torch.nn.Tanh(), "Tanh"), (torch.sin, "sin"), (lambda x: x, "<lambda>")],
+    [
+        (Square.apply, "Square.apply"),
+        (torch.nn.Tanh(), "Tanh"),
+        (torch.sin, "sin"),
+        (lambda x: x, "<lambda>"),
+        ((lambda: lambda x: x)(), "<lambda>"),
+        (functools.partial(torch.sin), "partial"),
+        (Scale().twice, "Scale.twice"),
+    ],
     ids=lambda x: str(x)[:12],
 )
 def test_reports_call_the_callable_by_its_name(fn: Any, name: str) -> None:
@@ -234,6 +316,34 @@ def test_every_call_starts_from_the_same_state_and_leaves_it_in_the_end() -> Non
         assert first.outputs[0].tolist() == [1 + 1 + 9 + 22, -4 + 4 + 9 + 22]
     assert _state(module) == before
     assert {name: tensor.data_ptr() for name, tensor in module.state_dict().items()} == storage
+
+
+class Collecting(torch.nn.Module):
+    """Writes to containers, and to attributes and buffers that it did not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.table, self.kinds = [1], {"a": 1}, {1}
+        self.inner = torch.nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(2)
+        self.table["b"] = 2
+        self.kinds.add(2)
+        self.later = True
+        self.inner.register_buffer("extra", x.detach())
+        return x * len(self.seen) * len(self.table) * len(self.kinds)
+
+
+def test_containers_are_put_back_and_what_a_call_adds_is_taken_away() -> None:
+    module = Collecting()
+    seen = module.seen
+    with Subject(module, _doubles(1.0)) as subject:
+        assert subject.outputs_at(subject.tensors)[0].tolist() == [8.0]
+    assert (module.seen, module.table, module.kinds) == ([1], {"a": 1}, {1})
+    assert module.seen is seen
+    assert not hasattr(module, "later")
+    assert list(module.buffers()) == []
 
 
 def test_state_is_put_back_if_the_audit_is_left_by_an_error() -> None:
@@ -304,6 +414,76 @@ def test_functions_that_draw_nothing_are_not_called_random() -> None:
     assert not Subject(torch.sin, _doubles(1.0)).random
 
 
+def test_a_backward_may_draw_numbers_too() -> None:
+    class Drawing(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * torch.rand_like(grad)
+
+    before = torch.get_rng_state()
+    with Subject(Drawing.apply, _doubles(1.0)) as subject:
+        assert subject.random
+        first, second = (subject.pull(subject.tensors, _ones(subject)).gradients[0] for _ in range(2))
+        assert torch.equal(first, second)
+        assert subject.calls_edit() == []
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_edits_are_looked_for_with_the_random_numbers_of_every_other_call() -> None:
+    drawn = []
+    with Subject(lambda x: (drawn.append(random.random()), x * 2)[1], _doubles(1.0)) as subject:
+        subject.outputs_at(subject.tensors)
+        subject.calls_edit()
+    assert len(drawn) == 3
+    assert len(set(drawn)) == 1
+
+
+def test_looking_for_edits_leaves_the_arguments_as_they_are() -> None:
+    subject = Subject(lambda x, y, n: (y.data.add_(n), x * 2 * y)[1], (_doubles(1.0, grad=True), _doubles(3.0), 4))
+    assert subject.calls_edit() == ["input 1"]
+    assert subject.arguments()[1].tolist() == [3.0]
+
+
+def test_generators_are_put_back_if_the_first_call_raises() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        random.random(), torch.rand(2)
+        raise KeyError
+
+    before = rng_state()
+    with pytest.raises(KeyError):
+        Subject(fn, _doubles(1.0))
+    assert same_rng(before, rng_state())
+
+
+def test_generators_are_as_they_were_after_a_block_even_if_it_raises() -> None:
+    before = rng_state()
+
+    def draw() -> None:
+        with generators_restored():
+            torch.rand(3), random.random(), np.random.rand()  # noqa: NPY002
+            assert not same_rng(before, rng_state())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        draw()
+    assert same_rng(before, rng_state())
+
+
+def test_states_of_generators_are_equal_if_each_of_them_is() -> None:
+    """Of the CPU, of two devices, of Python and of NumPy."""
+
+    def state(cpu: int = 1, devices: tuple[int, ...] = (2, 3), python: int = 4, numpy: int = 5) -> tuple[Any, ...]:
+        return torch.tensor([cpu]), [torch.tensor([n]) for n in devices], (3, (python, 0), None), ("MT", np.array([numpy]), 1, 0, 0.0)
+
+    assert same_rng(state(), state())
+    changed = [{"cpu": 9}, {"devices": (2,)}, {"devices": (9, 3)}, {"devices": (2, 9)}, {"python": 9}, {"numpy": 9}]
+    assert [same_rng(state(), state(**change)) for change in changed] == [False] * 6
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_a_module_is_called_in_the_mode_it_is_in(training: bool) -> None:
     modes = []
@@ -359,6 +539,33 @@ def test_a_callable_may_edit_a_leaf_where_torch_lets_only_copies_be_edited() -> 
         assert subject.calls_edit() == ["input 0"]
 
 
+@pytest.mark.parametrize("text", ["a leaf of the tree", "in-place", "other"])
+def test_other_errors_of_the_first_call_are_not_taken_for_an_edit(text: str) -> None:
+    calls = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        raise RuntimeError(text)
+
+    with pytest.raises(RuntimeError, match=text):
+        Subject(fn, _doubles(1.0))
+    assert len(calls) == 1
+
+
+def test_an_edit_that_changes_the_shape_is_an_edit() -> None:
+    x, y = _doubles(1.0, grad=True), _doubles(2.0, 2.0)
+    subject = Subject(lambda x, y: (y.resize_(1), x * 2)[1], (x, y))
+    assert subject.calls_edit() == ["input 1"]
+
+
+def test_nan_for_a_number_is_an_edit_and_nan_for_nan_is_none() -> None:
+    x, y, z = _doubles(1.0, grad=True), _doubles(2.0, 3.0), _doubles(float("nan"), 3.0)
+    subject = Subject(lambda x, y, z: (y.data[:1].fill_(float("nan")), z.data[:1].fill_(float("nan")), x * 2)[2], (x, y, z))
+    assert subject.calls_edit() == ["input 1"]
+    subject = Subject(lambda x, y, z: (z.data.nan_to_num_(1.0), x * 2)[1], (x, y, z))
+    assert subject.calls_edit() == ["input 2"]
+
+
 def test_gradients_are_asked_for_even_inside_no_grad() -> None:
     with torch.no_grad():
         subject = Subject(Square.apply, _doubles(1.0, 2.0))
@@ -382,6 +589,12 @@ def test_a_thing_that_is_not_callable_is_refused() -> None:
         Subject(3, _doubles(1.0))  # pyright: ignore[reportArgumentType]
 
 
+def test_options_go_by_name() -> None:
+    assert Subject(fn=torch.sin, inputs=_doubles(1.0)).names == ("input 0",)
+    with pytest.raises(TypeError, match="positional argument"):
+        Subject(torch.sin, _doubles(1.0), torch.float32)
+
+
 def test_the_class_of_a_function_is_refused_and_apply_named() -> None:
     with pytest.raises(TypeError, match=r"pass Square\.apply, not the class Square"):
         Subject(Square, _doubles(1.0))
@@ -391,6 +604,20 @@ def test_the_class_of_a_function_is_refused_and_apply_named() -> None:
 def test_inputs_without_a_floating_tensor_are_refused(inputs: Any) -> None:
     with pytest.raises(ValueError, match="at least one floating-point tensor to differentiate by, got"):
         Subject(lambda *x: x, inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "listed"),
+    [((), "nothing"), ((1, 2, 3, 4), "1 (int), 2 (int), 3 (int), 4 (int)"), ((1, 2, 3, 4, 5), "1 (int), 2 (int), 3 (int), 4 (int), ...")],
+)
+def test_up_to_four_of_the_inputs_are_listed(inputs: Any, listed: str) -> None:
+    with pytest.raises(ValueError, match=f"got {re.escape(listed)}: pass a tensor"):
+        Subject(lambda *x: x, inputs)
+
+
+def test_tensors_without_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="inputs must hold numbers, got"):
+        Subject(torch.sin, torch.ones(2, device="meta"))
 
 
 @pytest.mark.parametrize("inputs", [3.0, "x", None, np.ones(2)], ids=["number", "string", "none", "numpy"])

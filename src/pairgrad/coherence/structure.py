@@ -100,12 +100,12 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
         if name == "a large multiple" and not math.isfinite(norm(got)):
             continue  # too large for a narrower dtype inside
         apart_by = norm([g - e for g, e in zip(got, expected, strict=True)])
-        if apart_by <= 16 * noise * scale[name]:
+        if apart_by == 0 or apart_by <= 16 * noise * scale[name]:
             continue
         size = max(
             norm(expected), norm(first) * (1.0 if name != "a small multiple" else 1 / large), norm(second) if name == "a sum" else 0.0
         )
-        off = apart_by / size if size > 0 else float(apart_by > 0)
+        off = apart_by / (size or apart_by)  # where nothing was expected, all that came is off
         off = off if math.isfinite(off) else math.inf
         if off > worst:
             worst, of = off, name
