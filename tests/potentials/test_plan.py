@@ -47,7 +47,9 @@ def test_estimate_is_what_truncation_does(nu: Fraction, order: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("nu", [Fraction(0), Fraction(3, 2), Fraction(13), Fraction(31), Fraction(255), Fraction(49_999)], ids=str)
+@pytest.mark.parametrize(
+    "nu", [Fraction(0), Fraction(3, 2), Fraction(13), Fraction(31), Fraction(255), Fraction(49_999), Fraction(10**9)], ids=str
+)
 def test_plan_is_the_first_that_meets_the_tolerance(nu: Fraction, dtype: torch.dtype) -> None:
     """Every pair in turn, fewest steps first, then lowest order."""
     tol = TRUNCATION_TOL[dtype]

@@ -224,14 +224,24 @@ gain: Kernel = differentiable(_gain, lambda pot, _, square: _d_gain(pot, square,
 own_gain: Kernel = differentiable(_own_gain, lambda pot, _, square: _d_gain(pot, square, own_curvature, own_gain))
 
 
-def _increment(of: Kernel) -> Kernel:
-    """value(b) - value(a), whose derivatives are made of the gain `of`."""
-    return differentiable(
-        lambda pot, a, squared: increment_pair(pot, a, squared)[0],
-        lambda pot, _, a, squared: a * (of(pot, (a * a + squared).clamp_min(0)) - of(pot, a * a)),
-        lambda pot, _, a, squared: of(pot, (a * a + squared).clamp_min(0)) / 2,
-    )
+def _increment(pot: Potential, a: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
+    return increment_pair(pot, a, squared)[0]
 
 
-increment: Kernel = _increment(gain)
-own_increment: Kernel = _increment(own_gain)  # the same value; differentiated as what it is, whatever the realization supplies
+def _reached(a: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
+    """b^2, which rounding may take below 0."""
+    return (a * a + squared).clamp_min(0)
+
+
+# torch.compile follows the backward of the gains where they are names of this module, and not where they are variables of an enclosing function
+increment: Kernel = differentiable(
+    _increment,
+    lambda pot, _, a, squared: a * (gain(pot, _reached(a, squared)) - gain(pot, a * a)),
+    lambda pot, _, a, squared: gain(pot, _reached(a, squared)) / 2,
+)
+# the same value; differentiated as what it is, whatever the realization supplies
+own_increment: Kernel = differentiable(
+    _increment,
+    lambda pot, _, a, squared: a * (own_gain(pot, _reached(a, squared)) - own_gain(pot, a * a)),
+    lambda pot, _, a, squared: own_gain(pot, _reached(a, squared)) / 2,
+)
