@@ -259,6 +259,7 @@ def test_torch_func():
     torch.testing.assert_close(bend.diagonal(), -pot.curvature(kappa) - kappa * vmap(grad(lambda k: pot.curvature(k)))(kappa))
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("backend", "dims"), [("eager", (23,)), pytest.param("inductor", (23, 29, 31), marks=pytest.mark.slow)])
 def test_compiled_whole(monkeypatch, backend, dims):
     """Made, used and drawn from inside one graph, for a dimension that was never used before, and then for others."""

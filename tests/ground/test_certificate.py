@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -34,3 +35,9 @@ def test_a_bound_and_its_status_belong_together() -> None:
         Certificate("error", 1.0, "", "", "none", "why")
     with pytest.raises(ValueError, match="needs a reason"):
         Certificate("error", None, "", "", "none")
+
+
+def test_it_cannot_be_changed() -> None:
+    certificate = Certificate("error", 1.0, "", "", "proven")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        certificate.bound = 0.5  # pyright: ignore[reportAttributeAccessIssue]

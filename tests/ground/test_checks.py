@@ -46,6 +46,7 @@ def test_of_a_class_that_cannot_be_shown() -> None:
 
 
 def test_integers() -> None:
+    assert torch.iinfo(torch.int64).max == LARGEST
     assert checks.integer_at_least("n", np.int32(3), 3) == 3
     assert checks.integer_at_least("n", torch.tensor(7), 3) == 7
     assert checks.integer_at_least("n", LARGEST, 0) == LARGEST

@@ -103,7 +103,7 @@ class _Run:
     def _to_confirm(self, place: Place) -> bool:
         """Whether it survived in a live session only."""
         record = self.results.records.get(place.key)
-        if self.options.quick or self.options.tests is not None:
+        if self.options.quick:
             return False
         return record is not None and self._open(record) and record["how"] == "live"
 
@@ -197,7 +197,7 @@ class _Run:
             if time.monotonic() > self.end:
                 self.skipped += 1
                 continue
-            tests = _choose(mutant, base, killers.get(mutant.place.module, []), SECOND_BUDGET / BUDGET * self.options.budget)
+            tests = _choose(mutant, base, killers.get(mutant.place.module, []), SECOND_BUDGET / BUDGET * self.options.budget, imported=True)
             start = time.perf_counter()
             message = try_import(mutant, group, tests, base["seconds"]) if tests else {"survived": 0}
             record = self._record(mutant, message, "import", time.perf_counter() - start, len(tests))
@@ -240,14 +240,14 @@ class _Run:
         print(text, file=self.screen, flush=True)
 
 
-def _choose(mutant: Mutant, base: dict[str, Any], killers: list[str], budget: float) -> list[str]:
+def _choose(mutant: Mutant, base: dict[str, Any], killers: list[str], budget: float, *, imported: bool = False) -> list[str]:
     """Tests that execute the changed statement. If it runs at import, or no test runs it because other modules call its function when they are imported:
     all that execute anything of the file, or could read its constants because their own file imports from it. Known killers first, then the fastest.
     """
     first, last = mutant.lines
     covered = base["lines"][mutant.place.module]
     fitting = [] if mutant.at_import else [name for name, lines in covered.items() if any(first <= line <= last for line in lines)]
-    if not fitting:
+    if not fitting and imported:
         readers = importers(mutant.place.module, {name.partition("::")[0] for name in base["seconds"]})
         fitting = [name for name in base["seconds"] if covered.get(name) or name.partition("::")[0] in readers]
     rank = {name: i for i, name in enumerate(killers)}

@@ -30,6 +30,7 @@ def agree(function: Callable[..., torch.Tensor], *tensors: torch.Tensor, backend
         torch.testing.assert_close(g, w, rtol=8 * tol, atol=0)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("dim", "dtype", "whole"),
     [

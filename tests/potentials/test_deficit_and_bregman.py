@@ -157,6 +157,8 @@ def test_legendre_subtracts_the_smaller_numbers(dim: int) -> None:
     got = pot.legendre(x)
     assert ((got - want).abs() <= FAR_ROUNDINGS * torch.finfo(x.dtype).eps * torch.where(pot.slope(x) < 0.5, plain, beyond)).all()
     assert torch.equal(pot.legendre(-x), got)
+    leaf = x.clone().requires_grad_()
+    assert torch.equal(grad(pot.legendre(leaf).sum(), leaf)[0], x * pot.curvature(x))
 
 
 def test_bregman_from_infinity() -> None:

@@ -1,6 +1,7 @@
 """`pairgrad.potential` and `pairgrad.realizations`: refusals, identity of the objects, the table; `arfr` as it is printed in the paper."""
 
 import copy
+import dataclasses
 import math
 import pickle
 import random
@@ -240,3 +241,19 @@ def test_an_order_that_is_a_word_is_auto_or_refused() -> None:
         potential(8, order="full")
     with pytest.raises(TypeError, match="has no option 'order'"):
         potential(8, "scott", order="full")
+
+
+def test_a_realization_is_a_row_that_cannot_be_changed():
+    first, again = realizations()[0], realizations()[0]
+    assert first == again
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.name = "another"
+
+
+def test_newton_gets_more_steps_where_the_slope_is_not_the_ratio():
+    assert {name: potential(16, name).to_rounding for name in ("paired", "reference", "arfr", "scott")} == {
+        "paired": True,
+        "reference": True,
+        "arfr": False,
+        "scott": False,
+    }
