@@ -13,6 +13,7 @@ import torch
 
 import pairgrad
 from pairgrad import potential, realizations
+from pairgrad.potentials.protocol import Potential
 
 NAMES = ("paired", "arfr", "original", "consistent", "log-miller", "log-bessel", "scott", "reference")
 UNIT = 2.0**-53
@@ -257,3 +258,10 @@ def test_newton_gets_more_steps_where_the_slope_is_not_the_ratio():
         "arfr": False,
         "scott": False,
     }
+
+
+@pytest.mark.parametrize("missing", ["formulas", "offset"])
+def test_a_potential_without_its_formulas_cannot_be_made(missing):
+    made = type("Bare", (Potential,), {name: property(lambda self: None) for name in ("formulas", "offset") if name != missing})
+    with pytest.raises(TypeError, match=f"abstract.*{missing}"):
+        made(Fraction(1))
