@@ -329,16 +329,16 @@ def test_two_concentrations_are_enough_and_many_are_the_default(looked_at: list)
 
 
 def test_a_bound_is_integrated() -> None:
-    slope = Certificate("q", 0.25, "nu >= 3", "eq. a", "proven")
+    slope = Certificate("q", 0.25, "nu >= 3", "statement a", "proven")
     for a, b in ((1.0, 4.0), (4.0, 1.0), (0.0, 3.0)):
         found = ratio.over_interval(slope, a, b)
-        assert (found.bound, found.hypothesis, found.equation, found.status) == (0.75, "nu >= 3", "eq. a", "proven")
-    assert ratio.over_interval(slope, 1.0, 4.0, "eq. b").equation == "eq. b"
+        assert (found.bound, found.hypothesis, found.equation, found.status) == (0.75, "nu >= 3", "statement a", "proven")
+    assert ratio.over_interval(slope, 1.0, 4.0, "statement b").equation == "statement b"
     assert ratio.over_interval(slope, 2.0, 2.0).bound == 0
     assert ratio.paper_difference_theorem(2, 1.0, 4.0).equation == "eq. cor:endpoint-fidelity"
     assert ratio.paper_difference_theorem(2, 1.0, 4.0).bound == 3 / 8
-    nothing = ratio.over_interval(Certificate("q", None, "", "eq. a", "none", "because"), 1, 2)
-    assert (nothing.bound, nothing.equation, nothing.reason) == (None, "eq. a", "because")
+    nothing = ratio.over_interval(Certificate("q", None, "", "statement a", "none", "because"), 1, 2)
+    assert (nothing.bound, nothing.equation, nothing.reason) == (None, "statement a", "because")
 
 
 @pytest.mark.parametrize("order", [1, MAX_ORDER])
