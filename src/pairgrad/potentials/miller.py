@@ -5,12 +5,12 @@ r"""Formulas of the finite-start Miller recurrence (eqs. miller-b, miller-potent
     value = log I_0(x) + log(b_nu / b_0) - nu log(x + epsilon),      raw ratio = b_{nu+1} / b_nu.
 
 The recurrence is run on the ratios rho_i = b_{i+1} / b_i, element by element: rho_{i-1} = 1 / (2 i / x + rho_i) from rho_M = 0. They neither
-overflow nor couple the elements of a batch, and log(b_nu / b_0) is the sum of log rho_j over j < nu (eq. potential-product-app). With i = j + 1,
+overflow nor couple the elements of a batch, and log(b_nu / b_0) is the sum of log rho_j over j < nu (eq. potential-product-app). For any i,
 
     log rho_j - log x = log(rho_j max(1, 2 i / x)) - max(log x, log 2 i),
 
-where the product under the first logarithm stays in range for every x, so that several of them share one logarithm, and nothing of size
-nu log x is subtracted. Convention at x = 0: the epsilon term -nu log(1 + epsilon / x) (eq. miller-epsilon-potential) is left out, so the value
+and with i near j the product under the first logarithm stays in range for every x. So eight neighbours share one i, the largest j + 1 among them, and
+one logarithm, and nothing of size nu log x is subtracted. Convention at x = 0: the epsilon term -nu log(1 + epsilon / x) (eq. miller-epsilon-potential) is left out, so the value
 is the limit of the ideal finite potential, -log(2^nu nu!), the slope is 0
 and the curvature that of the ideal potential.
 
@@ -68,24 +68,27 @@ class Miller(BySubtraction):
         """The whole recurrence, once: log(b_nu / b_0) - nu log x, rho_nu and, with `tangent`, the sum of l_j over j < nu."""
         log_x = ops.log(x)
         total = tangents = ratio = 0 * x
-        product = 1 + 0 * x
         twice, one = 2 / x, ops.constant(1)
+        product, scale, logarithm, factors = one, one, log_x, 0
         for step in self.steps(ops, x, tangent=tangent):
             if step.j == self.nu:
                 ratio = step.ratio
             if step.j >= self.nu:
                 continue
-            # log(rho / x) = log(rho s / x) - log s for any s: the larger of x and 2 i keeps products near 1. One question decides for both places, so that
-            # no derivative is lost or counted twice where the two are equal.
-            i = step.j + 1
-            below = x < 2 * i
-            product = product * (step.ratio * ops.choose(below, i * twice, one))
-            total = total - ops.choose(below, ops.log_integer(2 * i), log_x)
+            if not factors:
+                # One question decides for both places, so that no derivative is lost or counted twice where x and 2 i are equal.
+                i = step.j + 1
+                below = x < 2 * i
+                scale = ops.choose(below, i * twice, one)
+                logarithm = ops.choose(below, ops.log_integer(2 * i), log_x)
+                product = one
+            product = product * (step.ratio * scale)
+            factors += 1
             if tangent:
                 tangents = tangents + step.tangent
             if step.j % _SHARED_LOGARITHM == 0:
-                total = total + ops.log(product)
-                product = 1 + 0 * x
+                total = total + (ops.log(product) - factors * logarithm)
+                factors = 0
         return _Descent(total, ratio, tangents)
 
     def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
