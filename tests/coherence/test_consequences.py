@@ -29,15 +29,11 @@ from pairgrad.coherence.explore import Observation
 from pairgrad.coherence.nodes import Visit
 from pairgrad.coherence.path import Line, Path, Straight
 from pairgrad.coherence.subject import Subject
-from tests.coherence.functions import Round, sine_with
+from tests.coherence.functions import Round, doubles, sine_with
 from tests.coherence.readings import panel_of, seen
 
 D = torch.float64
 Sine = sine_with(lambda x: 1.5)
-
-
-def _doubles(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=D)
 
 
 def _line(subject: Subject, *directions: torch.Tensor, cotangent: torch.Tensor | None = None) -> Line:
@@ -107,8 +103,8 @@ def _three_times(x: torch.Tensor) -> torch.Tensor:
 
 def test_two_visits_of_each_function_are_audited_at_the_worst_state() -> None:
     """At 1 + 0.5 · 2 = 2 the three visits are at 2, 4 and 8. A backward meets the last one first."""
-    with Subject(_three_times, _doubles(1.0)) as subject:
-        line, asked = _line(subject, _doubles(2.0), cotangent=_doubles(3.0)), Asked(GOOD, BAD)
+    with Subject(_three_times, doubles(1.0)) as subject:
+        line, asked = _line(subject, doubles(2.0), cotangent=doubles(3.0)), Asked(GOOD, BAD)
         (found,) = nodes(subject, _at(line, middle=0.5), asked)
     places = [arguments[0].item() for _, arguments, _ in asked.calls]
     assert len(set(places)) == 2
@@ -121,9 +117,9 @@ def test_two_visits_of_each_function_are_audited_at_the_worst_state() -> None:
 
 
 def test_a_second_derivative_has_the_cotangent_among_its_arguments_and_nodes_are_met_with_ones() -> None:
-    with Subject(Sine.apply, _doubles(1.0, 2.0)) as subject:
-        curves = (Straight(_doubles(1.0, 2.0), _doubles(1.0, 0.0)), Straight(_doubles(5.0, 5.0), _doubles(0.0, 0.0)))
-        line = Line(SimpleNamespace(), Path(curves), (_doubles(7.0, 7.0),))  # pyright: ignore[reportArgumentType]
+    with Subject(Sine.apply, doubles(1.0, 2.0)) as subject:
+        curves = (Straight(doubles(1.0, 2.0), doubles(1.0, 0.0)), Straight(doubles(5.0, 5.0), doubles(0.0, 0.0)))
+        line = Line(SimpleNamespace(), Path(curves), (doubles(7.0, 7.0),))  # pyright: ignore[reportArgumentType]
         (found,) = nodes(subject, _at(line, middle=0.25, order=2), Asked())
     assert found.visit.arguments[0].tolist() == [1.25, 2.0]
     assert found.visit.cotangents[0].tolist() == [1.0, 1.0]
@@ -131,16 +127,16 @@ def test_a_second_derivative_has_the_cotangent_among_its_arguments_and_nodes_are
 
 @pytest.mark.parametrize("error", [TypeError, ValueError, RuntimeError])
 def test_a_visit_that_cannot_be_audited_alone_is_left_out(error: type[Exception]) -> None:
-    with Subject(_three_times, _doubles(1.0)) as subject:
-        worst = _at(_line(subject, _doubles(1.0)))
+    with Subject(_three_times, doubles(1.0)) as subject:
+        worst = _at(_line(subject, doubles(1.0)))
         (found,) = nodes(subject, worst, Asked(error, BAD))
         assert found.reports == (BAD,)
         assert nodes(subject, worst, Asked(error, error)) == []
 
 
 def test_other_errors_of_an_audit_come_through() -> None:
-    with Subject(Sine.apply, _doubles(1.0)) as subject, pytest.raises(KeyError):
-        nodes(subject, _at(_line(subject, _doubles(1.0))), Asked(KeyError))
+    with Subject(Sine.apply, doubles(1.0)) as subject, pytest.raises(KeyError):
+        nodes(subject, _at(_line(subject, doubles(1.0))), Asked(KeyError))
 
 
 class Handed(Function):
@@ -157,8 +153,8 @@ class Handed(Function):
 
 def test_a_node_whose_value_is_constant_is_not_audited() -> None:
     asked = Asked()
-    with Subject(lambda x: Handed.apply(x) + Sine.apply(x) + Handed.apply(2 * x), _doubles(1.0)) as subject:
-        found = {verdict.visit.name: verdict for verdict in nodes(subject, _at(_line(subject, _doubles(1.0))), asked)}
+    with Subject(lambda x: Handed.apply(x) + Sine.apply(x) + Handed.apply(2 * x), doubles(1.0)) as subject:
+        found = {verdict.visit.name: verdict for verdict in nodes(subject, _at(_line(subject, doubles(1.0))), asked)}
     assert (found["Handed"].constant, found["Handed"].reports) == (True, ())
     assert (found["Sine"].constant, found["Sine"].reports) == (False, (GOOD,))
     assert len(asked.calls) == 1
@@ -169,8 +165,8 @@ def test_a_node_that_is_constant_at_one_visit_is_not_audited_at_a_later_one() ->
     step, calls = _functions_of(lambda x: (x > 100).double()), 0
     for places in ((1.0, 50.0), (50.0, 1.0)):
         asked = Asked()
-        with Subject(lambda x, places=places: sum(step.apply(place * x) for place in places), _doubles(1.0)) as subject:
-            (found,) = nodes(subject, _at(_line(subject, _doubles(1.0))), asked)
+        with Subject(lambda x, places=places: sum(step.apply(place * x) for place in places), doubles(1.0)) as subject:
+            (found,) = nodes(subject, _at(_line(subject, doubles(1.0))), asked)
         assert found.constant
         assert len(found.reports) == len(asked.calls)
         calls += len(asked.calls)
@@ -204,7 +200,7 @@ def _functions_of(forward: Any) -> Any:
 )
 def test_a_value_is_constant_if_moving_the_arguments_far_changes_no_bit(forward: Any, constant: bool) -> None:
     asked = Asked()
-    found = alone(_visit(_functions_of(forward), torch.ones(1), arguments=(_doubles(1.0).requires_grad_(),)), asked)
+    found = alone(_visit(_functions_of(forward), torch.ones(1), arguments=(doubles(1.0).requires_grad_(),)), asked)
     assert (found is None) is constant
     assert len(asked.calls) == (0 if constant else 1)
 
@@ -222,15 +218,15 @@ def test_a_node_is_audited_with_the_outputs_that_a_gradient_came_back_to(
     cotangents: tuple[float | None, ...], outputs: tuple[float, ...]
 ) -> None:
     function = _functions_of(lambda x: (2 * x, 3 * x, 4 * x))
-    came, asked = [None if c is None else _doubles(c) for c in cotangents], Asked()
-    assert alone(_visit(function, *came, arguments=(_doubles(1.0).requires_grad_(),)), asked) is GOOD
+    came, asked = [None if c is None else doubles(c) for c in cotangents], Asked()
+    assert alone(_visit(function, *came, arguments=(doubles(1.0).requires_grad_(),)), asked) is GOOD
     ((fn, arguments, _),) = asked.calls
     assert tuple(output.item() for output in fn(*arguments)) == outputs
 
 
 def test_a_single_output_is_audited_as_it_is() -> None:
     asked = Asked()
-    alone(_visit(Declared, _doubles(1.0), arguments=(_doubles(1.0).requires_grad_(),)), asked)
+    alone(_visit(Declared, doubles(1.0), arguments=(doubles(1.0).requires_grad_(),)), asked)
     ((fn, _, intent),) = asked.calls
     assert fn == Declared.apply
     assert intent == "straight-through"
@@ -290,8 +286,8 @@ def _confirmed(slope: float, *, defect: float = 1.0, panel: bool = True, differe
     """How the gradient of a sine at 0, of slope 2 along the line, is had if a segment says that its slope is this: within
     2 (1e-6 / 0.5 + 1e-7) = 4.2e-6, and within a tenth of the defect.
     """
-    with Subject(fn, _doubles(0.0)) as subject:
-        line = _line(subject, _doubles(2.0))
+    with Subject(fn, doubles(0.0)) as subject:
+        line = _line(subject, doubles(2.0))
         said = panel_of(defect=defect, slope=slope) if panel else None
         found = consistent_gradient(subject, seen("incoherent", line=line, panel=said, difference=difference))
     assert found is not None
@@ -346,15 +342,15 @@ def test_a_forward_that_cannot_be_differentiated_is_measured() -> None:
 
 def test_a_slope_that_is_not_finite_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a forward body that raises when it is differentiated."""
-    with Subject(lambda x: x.sqrt(), _doubles(0.0)) as subject:
-        infinite = seen("incoherent", line=_line(subject, _doubles(1.0)), panel=panel_of(defect=math.inf, slope=1.0, allowance=math.inf))
+    with Subject(lambda x: x.sqrt(), doubles(0.0)) as subject:
+        infinite = seen("incoherent", line=_line(subject, doubles(1.0)), panel=panel_of(defect=math.inf, slope=1.0, allowance=math.inf))
         assert not consequences._forward_confirmed(subject, infinite)
 
     def refuses(*_: Any) -> None:
         raise RuntimeError
 
-    with Subject(Sine.apply, _doubles(0.0)) as subject:
-        right = seen("incoherent", line=_line(subject, _doubles(2.0)), panel=panel_of(defect=1.0, slope=2.0))
+    with Subject(Sine.apply, doubles(0.0)) as subject:
+        right = seen("incoherent", line=_line(subject, doubles(2.0)), panel=panel_of(defect=1.0, slope=2.0))
         assert consequences._forward_confirmed(subject, right)
         monkeypatch.setattr(subject, "pull", refuses)
         assert not consequences._forward_confirmed(subject, right)
@@ -362,8 +358,8 @@ def test_a_slope_that_is_not_finite_confirms_nothing(monkeypatch: pytest.MonkeyP
 
 def test_the_slope_is_taken_over_all_arguments_at_the_middle_of_the_reading() -> None:
     """d/dt of sin(t) + 3 sin(2 t) at t = 0.5."""
-    with Subject(lambda x, y: Sine.apply(x) + 3 * Sine.apply(y), (_doubles(0.0), _doubles(0.0))) as subject:
-        line = _line(subject, _doubles(1.0), _doubles(2.0))
+    with Subject(lambda x, y: Sine.apply(x) + 3 * Sine.apply(y), (doubles(0.0), doubles(0.0))) as subject:
+        line = _line(subject, doubles(1.0), doubles(2.0))
         slope = math.cos(0.5) + 6 * math.cos(1.0)
         for off, confirmed in ((0.0, True), (1e-3, False)):
             reading = seen("incoherent", line=line, panel=panel_of(defect=1.0, slope=slope + off), middle=0.5)
@@ -418,8 +414,8 @@ def _made_of(monkeypatch: pytest.MonkeyPatch, *answers: tuple[float, float] | No
     """The gradient of 4 x_0 + 8 x_1 at (3, 0.3): the steps are 2 and 1/4, so both of the supplied derivatives along them are known."""
     told = Told(*answers)
     monkeypatch.setattr(consequences, "difference", told)
-    with Subject(fn or (lambda x: (x * _doubles(4.0, 8.0)).sum()), _doubles(3.0, 0.3)) as subject:
-        return consequences._measured(subject, (torch.ones((), dtype=D),), (_doubles(0.0, 0.0),)), told.lines
+    with Subject(fn or (lambda x: (x * doubles(4.0, 8.0)).sum()), doubles(3.0, 0.3)) as subject:
+        return consequences._measured(subject, (torch.ones((), dtype=D),), (doubles(0.0, 0.0),)), told.lines
 
 
 def test_the_difference_with_the_smallest_allowance_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,7 +464,7 @@ def _scaling(*pairs: tuple[torch.Tensor, torch.Tensor]) -> Finding:
 
 
 def test_one_factor_for_everything() -> None:
-    finding = _scaling((_doubles(2.0, 4.0), _doubles(1.0, 2.0)))
+    finding = _scaling((doubles(2.0, 4.0), doubles(1.0, 2.0)))
     assert finding.text == "the supplied gradient is 2 times the consistent one, up to 0 of its length"
     assert finding.numbers == {"factor": 2.0, "residual": 0.0, "method": "forward", "error": 0.125}
 
@@ -478,7 +474,7 @@ def test_rows_of_the_first_batched_tensor_have_factors_of_their_own() -> None:
     consistent = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=D)
     supplied = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0]], dtype=D)
     other = torch.ones(2, 2, dtype=D)
-    finding = _scaling((_doubles(1.0, 1.0), _doubles(1.0, 1.0)), (single, single), (supplied, consistent), (other, other))
+    finding = _scaling((doubles(1.0, 1.0), doubles(1.0, 1.0)), (single, single), (supplied, consistent), (other, other))
     assert finding.numbers["sample_factor_min"] == pytest.approx(0.5)
     assert finding.numbers["sample_factor_max"] == pytest.approx(3.0)
     assert finding.numbers["sample_residual_median"] == 0.0
@@ -524,7 +520,7 @@ def _field(
 
     monkeypatch.setattr(consequences, "antisymmetry", antisymmetry)
     monkeypatch.setattr(consequences, "circulation", circulation)
-    with Subject(fn, _doubles(1.0, 2.0) if inputs is None else inputs) as subject:
+    with Subject(fn, doubles(1.0, 2.0) if inputs is None else inputs) as subject:
         return field_findings(subject, 0)
 
 
@@ -548,11 +544,11 @@ def test_a_field_is_no_gradient_if_its_curl_or_a_loop_says_so(monkeypatch: pytes
 
 
 def test_a_field_is_looked_at_for_one_number_of_several_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _field(monkeypatch, inputs=_doubles(1.0)) == []
+    assert _field(monkeypatch, inputs=doubles(1.0)) == []
     assert _field(monkeypatch, fn=torch.sin) == []
     assert _field(monkeypatch, fn=lambda x: (x.sum(), x.prod())) == []
     assert _field(monkeypatch, fn=lambda x: (x.sin(), x.prod())) == []
-    assert len(_field(monkeypatch, fn=lambda x, y: (x * y).sum(), inputs=(_doubles(1.0), _doubles(2.0)))) == 1
+    assert len(_field(monkeypatch, fn=lambda x, y: (x * y).sum(), inputs=(doubles(1.0), doubles(2.0)))) == 1
 
 
 @pytest.mark.parametrize("error", [ValueError, RuntimeError])
@@ -570,10 +566,10 @@ def _fork(monkeypatch: pytest.MonkeyPatch, *, fn: Any = torch.sum, one_step: boo
         if error is not None:
             raise error
         step = {"gradient": 0.5, "update": 0.25, "rescaled": 0.125} if one_step else {}
-        return SimpleNamespace(one_step=step, steps=7, distance=_doubles(0.0, 0.5, 0.75), optimizer="SGD")
+        return SimpleNamespace(one_step=step, steps=7, distance=doubles(0.0, 0.5, 0.75), optimizer="SGD")
 
     monkeypatch.setattr(consequences, "fork", fork)
-    with Subject(fn, _doubles(1.0, 2.0)) as subject:
+    with Subject(fn, doubles(1.0, 2.0)) as subject:
         return fork_findings(subject, None)
 
 

@@ -40,7 +40,10 @@ def main() -> int:
         "--tests", nargs="*", help="only these files below tests, and only mutants that survived before: to see whether a new test kills"
     )
     run.add_argument("--quick", action="store_true", help="do not try survivors again with a new import")
-    for name, text in (("survivors", "list those of earlier runs"), ("docs", "write the tables of docs/mutation-testing.md")):
+    for name, text in (
+        ("survivors", "list those of earlier runs"),
+        ("docs", "write docs/mutation-testing.md; rows of files not run here stay"),
+    ):
         command = commands.add_parser(name, help=text)
         command.add_argument("--modules", nargs="*", default=[])
     for command in commands.choices.values():
@@ -51,11 +54,12 @@ def main() -> int:
     if options.command == "run":
         return _Run(options).go()
     results = Results(options.output)
-    if options.command == "docs":
-        pages.write(list(results.records.values()))
-        return 0
     chosen = set(selected(options.modules))
-    return _report([r for r in results.records.values() if r["module"] in chosen])
+    records = [r for r in results.records.values() if r["module"] in chosen]
+    if options.command == "docs":
+        pages.write(records)
+        return 0
+    return _report(records)
 
 
 class _Run:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.mutation import explained
 from tests.mutation.explained import KINDS, Explanation
 from tests.mutation.results import counts
-from tests.mutation.scope import ROOT
+from tests.mutation.scope import ROOT, selected
 
 PAGE = ROOT / "docs" / "mutation-testing.md"
 _COLUMNS = "mutants", "killed", "timeout", "explained", "unexplained"
@@ -50,6 +50,20 @@ def with_explanations(page: str) -> str:
     return replaced(replaced(page, "kinds", kinds_table()), "explained", explained_table(explained.load()))
 
 
+def counts_on(page: str) -> dict[str, Counter[str]]:
+    """The rows that the page has, as `counts` gives them."""
+    table: dict[str, Counter[str]] = {}
+    for module, numbers in re.findall(r"^\| `([^`]+\.py)` \| ([0-9 |]+) \|$", page, re.MULTILINE):
+        table[module] = Counter(dict(zip(_COLUMNS, map(int, numbers.split(" | ")), strict=True)))
+    return table
+
+
+def with_counts(page: str, new: dict[str, Counter[str]]) -> str:
+    """The page with these rows, and with the others as they were: outcomes are kept beside the checkout that they were seen in."""
+    table = counts_on(page) | new
+    return replaced(page, "counts", counts_table({module: table[module] for module in selected([]) if module in table}))
+
+
 def write(records: list[dict[str, Any]]) -> None:
     page = with_explanations(PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(replaced(page, "counts", counts_table(counts(records, explained.index(explained.load())))), encoding="utf-8")
+    PAGE.write_text(with_counts(page, counts(records, explained.index(explained.load()))), encoding="utf-8")

@@ -122,6 +122,7 @@ GROUPS = (
         ),
         (
             "coherence/test_audit.py",
+            "coherence/test_audit_arguments.py",
             "coherence/test_audit_parts.py",
             "coherence/test_conclusions.py",
             "coherence/test_consequences.py",
@@ -132,6 +133,7 @@ GROUPS = (
             "coherence/test_status.py",
             "coherence/test_structure.py",
             "coherence/test_subject.py",
+            "coherence/test_subject_state.py",
         ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,16 @@ def test_no_change_is_explained_twice() -> None:
 def test_the_page_shows_the_explanations() -> None:
     page = pages.PAGE.read_text(encoding="utf-8")
     assert pages.with_explanations(page) == page, "run `python -m tests.mutation docs`"
+
+
+def test_rows_of_files_that_were_not_run_here_stay() -> None:
+    page = pages.PAGE.read_text(encoding="utf-8")
+    assert pages.with_counts(page, {}) == page
+    row = Counter(mutants=7, killed=4, timeout=1, explained=2)
+    table = pages.counts_on(pages.with_counts(page, {"sphere/area.py": row}))
+    assert table.pop("sphere/area.py") == row
+    assert table == {module: counts for module, counts in pages.counts_on(page).items() if module != "sphere/area.py"}
+    assert len(table) > 30
 
 
 # With the tool ----------------------------------------------------------------------------------------------------------
