@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-(TABLE,) = re.findall(r"^\| \| pairgrad \| peers \| paper \| measured by \|\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+(TABLE,) = re.findall(r"^\| \| pairgrad \| peers \| paper \| command \|\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
 ROWS = [[cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in TABLE.splitlines()]
 
 

@@ -55,6 +55,14 @@ def test_records_and_costs(tmp_path: Path) -> None:
     assert sorted(path.name for path in target.iterdir()) == ["fork-a.jsonl", "local-costs-cpu.jsonl"]
 
 
+def test_a_directory_of_records_as_fork_writes_it(tmp_path: Path) -> None:
+    for name in ("fork-a", "fork-b"):
+        write(tmp_path / "forks" / f"{name}.jsonl", Record(name, "fork", "T", {}, {}, ({"kind": "end", "step": 1},)))
+    done = invoke("collect", str(tmp_path / "forks"), "--records", str(tmp_path / "records"))
+    assert done.exit_code == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "records").iterdir()) == ["fork-a.jsonl", "fork-b.jsonl"]
+
+
 def test_what_cannot_be_collected(trained: Path, tmp_path: Path) -> None:
     unknown = write(tmp_path / "x.jsonl", Record("x", "poem", "T", {}, {}, ()))
     (tmp_path / "empty").mkdir()

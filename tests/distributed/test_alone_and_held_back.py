@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import pytest
@@ -24,6 +25,29 @@ def batch(seed: int, size: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
 
 def loss_of(**options: Any) -> pg.ProCoLoss:
     return pg.ProCoLoss(CLASSES, DIM, **{"dtype": torch.float64, "unseen": "uniform", **options})
+
+
+# Alone among others -----------------------------------------------------------------------------------------------------
+
+
+def _warnings_of_two_steps(whole: bool) -> list[str]:
+    loss = distribute(loss_of()) if whole else loss_of()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for seed in (0, 1):
+            loss(*batch(seed))
+        loss.eval()(*batch(2))
+    return [str(each.message) for each in seen if "class statistics" in str(each.message)]
+
+
+@pytest.mark.distributed
+def test_a_loss_that_was_not_distributed_says_so_once() -> None:
+    for found in run(2, _warnings_of_two_steps, False):
+        assert len(found) == 1
+        assert found[0].startswith(
+            "2 processes train, and this loss keeps the class statistics of one: call pairgrad.distributed.distribute(loss)"
+        )
+    assert run(2, _warnings_of_two_steps, True) == [[], []]
 
 
 # One process ------------------------------------------------------------------------------------------------------------

@@ -297,6 +297,17 @@ def test_what_was_run_in_words() -> None:
     assert "Scaled down" in stand_in(full, "resnet18", "cifar10-lt")
 
 
+def test_numbers_of_the_paper_are_not_to_be_met_on_digits(tmp_path: Path) -> None:
+    record = frozen()
+    digits = replace(record, facts={**record.facts, "recipe": recipe(data={"benchmark": "digits-lt", "imbalance": 10.0})})
+    assert stand_in(digits, "resnet18").endswith("are not to be met.")
+    for table in (captured.backward_counterfactual, captured.captured_audit):
+        on_cifar, on_digits = (table(stored(tmp_path / f"{table.__name__}-{place}", each)) for place, each in enumerate((record, digits)))
+        assert "percent of the published" in str(on_cifar.checks)
+        assert on_digits.checks
+        assert "published" not in str(on_digits.checks)
+
+
 def test_of_two_records_the_other_is_named(tmp_path: Path) -> None:
     records = stored(tmp_path, frozen(), replace(frozen(), name="frozen-digits"))
     assert captured.backward_counterfactual(records).notes[-1] == "Not read here: frozen-digits."

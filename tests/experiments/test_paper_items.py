@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pairgrad.experiments.catalogue import FIGURES, TABLES, UnknownName, chosen
 from pairgrad.experiments.paper_items import PAPER, SECTIONS, item_of, named, section_of
 
+EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 LABELS = {
     "tab:task-summary",
     "tab:backward-counterfactual",
@@ -42,6 +46,49 @@ def test_it_is_in_the_catalogue(label: str) -> None:
     assert set(item.also) <= {*TABLES, *FIGURES}
     assert item.section in SECTIONS
     assert item.shows.endswith(".")
+
+
+_PRINTED = re.compile(r"In the paper: `([^`]+)`")
+
+
+@pytest.mark.parametrize("name", [*TABLES, *FIGURES])
+def test_every_label_that_a_page_prints_chooses_what_is_on_the_page(name: str) -> None:
+    known = TABLES if name in TABLES else FIGURES
+    labels = _PRINTED.search((EVIDENCE / f"{name}.md").read_text(encoding="utf-8"))
+    assert labels
+    for label in labels[1].split(", "):
+        assert name in named(label, known), label
+
+
+def test_every_label_in_the_list_of_tables_chooses_its_table() -> None:
+    rows = re.findall(
+        r"^\| \[[^]]*\]\(([a-z0-9-]+)\.md\).*?\| ([a-z0-9:, -]+) \|", (EVIDENCE / "index.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) > 15
+    for name, labels in rows:
+        assert any(name in named(label, TABLES) for label in labels.split(", ")), name
+        assert all(named(label, TABLES) for label in labels.split(", ")), labels
+
+
+def test_every_choice_in_the_documentation_can_be_made() -> None:
+    """The page of the commands is made of their help, so its examples are among them."""
+    pages = [EVIDENCE.parents[1] / "README.md", *EVIDENCE.parent.rglob("*.md")]
+    commands = {
+        each
+        for page in pages
+        for each in re.findall(r"pairgrad (tables|figures)((?: --[a-z]+ [a-z0-9:/-]+)+)", page.read_text(encoding="utf-8"))
+    }
+    choices = {(kind, word) for kind, options in commands for word in re.findall(r"--only ([a-z0-9:-]+)", options)}
+    assert len(choices) > 5
+    for kind, word in choices:
+        assert chosen(TABLES if kind == "tables" else FIGURES, [word], kind)
+
+
+def test_a_figure_that_is_asked_for_as_a_table_is_pointed_to() -> None:
+    with pytest.raises(UnknownName, match=r"overview is a figure: pairgrad figures --only overview$"):
+        chosen(TABLES, ["fig:overview"], "table")
+    with pytest.raises(UnknownName, match=r"parity is a table: pairgrad tables --only parity$"):
+        chosen(FIGURES, ["tab:parity-counterfactual"], "figure")
 
 
 def test_an_item_stands_beside_one_thing() -> None:

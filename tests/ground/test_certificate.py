@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -16,6 +17,12 @@ from pairgrad.ground.certificate import Certificate, rounded_up
 def test_a_bound_is_printed_rounded_up(bound: float, text: str) -> None:
     assert rounded_up(bound) == text
     assert float(text) >= bound
+
+
+def test_an_exact_bound_is_not_rounded_where_its_digits_suffice() -> None:
+    assert rounded_up(Fraction(2511, 100_000)) == "0.02511"  # the float next to it is larger
+    assert rounded_up(Fraction(1, 3)) == "0.3334"
+    assert rounded_up(Fraction(25_110_000_001, 10**12)) == "0.02512"
 
 
 def test_digits() -> None:

@@ -97,7 +97,13 @@ def test_good_labels_become_int64(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     ("labels", "error", "message"),
     [
-        ([0, 1], TypeError, r"labels must be an integer torch tensor of shape \(2,\), got \[0, 1\] \(list\): use labels.long\(\)"),
+        (torch.rand(2, 3), TypeError, r"got a float32 tensor of shape \(2, 3\) on cpu: use labels.argmax\(1\), or soft for probabilities"),
+        (torch.rand(2), TypeError, r"got a float32 tensor of shape \(2,\) on cpu: use labels.long\(\)"),
+        (
+            [0, 1],
+            TypeError,
+            r"labels must be an integer torch tensor of shape \(2,\), got \[0, 1\] \(list\): use torch.as_tensor\(labels\)",
+        ),
         (torch.tensor([0.0, 1.0]), TypeError, "labels must be an integer torch tensor .*got a float32 tensor of shape"),
         (torch.tensor([True, False]), TypeError, "labels must be an integer torch tensor .*got a bool tensor of shape"),
         (

@@ -365,6 +365,9 @@ def _dtype_of(features: torch.Tensor | Sequence[torch.Tensor]) -> torch.dtype:
 def shot_groups(labels: torch.Tensor, counts: torch.Tensor, many: int = 100, few: int = 20) -> dict[str, torch.Tensor]:
     """Masks (B,) of the samples whose classes have more than `many` training samples (head), fewer than `few` (tail), or in between (medium).
 
+    The numbers are the same whatever the benchmark. [`pairgrad.ood.shot_groups`][pairgrad.ood.shot_groups], after which accuracies are reported, cuts one
+    of up to 100 classes into thirds of its classes instead.
+
     Args:
         labels: (B,).
         counts: (K,), training samples per class.

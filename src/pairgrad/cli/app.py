@@ -126,7 +126,7 @@ add(
     short="The paper's tables beside the published numbers.",
     examples=[
         ("pairgrad tables", "All of them."),
-        ("pairgrad tables --only ratio-fidelity --only tab:parity", "Two, by name or by label."),
+        ("pairgrad tables --only ratio-fidelity --only tab:parity-counterfactual", "Two, by name or by label."),
     ],
 )
 add(

@@ -68,7 +68,7 @@ def _orders(console: Console, orders: range) -> bool:
     for heading in ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""):
         table.add_column(heading, justify="left" if heading in ("family", "") else "right", no_wrap=True)
     for family, order, proof in proofs:
-        numbers = [rounded_up(float(proof.constants[name])) for name in ("nu_0", "leading", "next", "relative")]
+        numbers = [rounded_up(proof.constants[name]) for name in ("nu_0", "leading", "next", "relative")]
         verdict = Text("proven") if proof.holds else Text("FAILED", style="bold red")
         table.add_row(family, str(order), *numbers, f"{proof.margin:.1e}", f"{proof.seconds:.2f}", verdict)
     console.print(table)

@@ -39,8 +39,11 @@ def run(paths: Sequence[Path], directory: Path, console: Console) -> None:
 
 
 def _records(path: Path) -> list[Record]:
-    """Those of a run's directory, of a file of the benchmark, or the one that the file is."""
+    """Those of a run's directory, of a file of the benchmark, the one that the file is, or all of a directory of such files."""
     if path.is_dir():
+        kept = [] if (path / "run.json").exists() else sorted(path.glob("*.jsonl"))
+        if kept:
+            return [record for file in kept for record in _records(file)]
         run = RunDirectory.open(path)
         return [fork_record(run) if is_fork(run.facts) else record_of_run(path)]
     if path.suffix == ".json":

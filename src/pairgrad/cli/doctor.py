@@ -106,7 +106,7 @@ def system() -> dict[str, str]:
         "Python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": f"{processor()}, {os.cpu_count()} logical cores",
-        "torch": f"{torch.__version__}, {build}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
+        "torch": f"{torch.__version__}, {build}, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() != 1)}, {torch.backends.cpu.get_cpu_capability()}",
         "compile": _compiler(),
         "distributed": ", ".join(_backends()) or "not in this build",
         "$PAIRGRAD_DATA": _data(),

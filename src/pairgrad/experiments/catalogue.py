@@ -196,14 +196,23 @@ def chosen(known: Mapping[str, Item], names: Iterable[str] | None, kind: str) ->
     if unknown:
         near = list(dict.fromkeys(one for name in unknown for one in _nearest(name, known)))
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = _elsewhere(unknown, kind) or hint
         raise UnknownName(f"no {kind} is called {', '.join(map(repr, unknown))}; there are {', '.join(known)}{hint}")
     wanted = {name for meant in found.values() for name in meant}
     return {name: item for name, item in known.items() if name in wanted}
+
+
+def _elsewhere(unknown: list[str], kind: str) -> str:
+    """Where a word that is unknown here is known: a figure was asked for as a table, or the other way round."""
+    other, catalogue = ("figure", FIGURES) if kind == "table" else ("table", TABLES)
+    words = [word for name in unknown if (meant := named(name, catalogue)) for word in ("--only", meant[0])]
+    return f"; {' and '.join(words[1::2])} is a {other}: pairgrad {other}s {' '.join(words)}" if words else ""
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
     """Names of the catalogue that look like a word, or that stand beside a label that does."""
     bare = name.partition(":")[2] or name
     labels = {item.label.partition(":")[2]: item.label for item in PAPER.values()}
-    words = {**{each: [each] for each in known}, **{short: named(label, known) for short, label in labels.items()}}
+    beside = {short: [each for each in known if each in PAPER[label].names] for short, label in labels.items()}
+    words = {**{each: [each] for each in known}, **beside}
     return [one for word in get_close_matches(bare, list(words), n=2) for one in words[word]]

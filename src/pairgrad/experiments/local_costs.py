@@ -11,12 +11,12 @@ LABEL = "tab:h100-local"
 ORIGINAL, DENSE, STRUCTURED = "Original recurrence", "AR/FR", "Structure-aware AR/FR"
 NOT_RUN = "not run"
 CPU_COMMANDS = (
-    "python -m benchmarks.learning --parts paper --output runs/costs/learning.md",
-    "pairgrad collect runs/costs/learning.json --records records",
+    "python -m benchmarks.learning --parts paper --output costs/learning.md",
+    "pairgrad collect costs/learning.json --records records",
 )
 H100_COMMANDS = (
-    "python -m benchmarks.learning --protocol paper --output runs/costs-h100/learning.md",
-    "pairgrad collect runs/costs-h100/learning.json --records records",
+    "python -m benchmarks.learning --protocol paper --output costs-h100/learning.md",
+    "pairgrad collect costs-h100/learning.json --records records",
 )
 _OURS_ALONE = {
     "arfr touched rows": "AR/FR, statistics of touched rows alone",

@@ -193,6 +193,22 @@ _PLACES: Mapping[str, str] = {
 }
 
 
+# Items of the catalogue that stand beside something else too, or alone: labels of the paper, as the items print them.
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    "constants": ("fig:dimension-error", "app:curl-proof", "app:mechanism-protocol", "tab:captured-audit", "tab:backward-counterfactual"),
+    "complexity": ("cor:complexity-certificate",),
+    "complexity-certificate": ("cor:complexity-certificate",),
+    "two-class": ("fig:mechanism-controls", "app:curl-proof"),
+    "mismatch-strength": ("fig:mechanism-controls", "app:curl-proof"),
+    "precision-geometry": ("app:mechanism-protocol",),
+    "synthetic-precision": ("app:mechanism-protocol",),
+    "one-step-replay": ("app:mechanism-interventions",),
+    "value-and-slope": ("sec:mismatch-regimes",),
+    "fork-summary": ("app:intervention-protocol",),
+    "proco-states": ("app:proco-extended",),
+}
+
+
 def item_of(name: str) -> PaperItem | None:
     """The table or figure of the paper that an item of the catalogue stands beside."""
     return next((item for item in _ITEMS if name in item.names), None)
@@ -217,15 +233,18 @@ def section_of(name: str, label: str) -> str:
 
 
 def named(wanted: str, known: Iterable[str]) -> list[str]:
-    """The names that a word stands for: itself if it is one, else those beside the table or figure of the paper with this label.
+    """The names that a word stands for: itself if it is one, else those beside the table, figure, section or theorem of the paper with this label.
 
     Examples:
         >>> named("parity", ["parity"]), named("tab:parity-counterfactual", ["parity"]), named("class-count-control", ["class-count"])
         (['parity'], ['parity'], ['class-count'])
+        >>> named("app:curl-proof", ["parity", "two-class"])
+        ['two-class']
     """
     known = list(known)
     if wanted in known:
         return [wanted]
     labels = (wanted, f"tab:{wanted}", f"fig:{wanted}") if ":" not in wanted else (wanted, wanted.replace("tab:", "fig:", 1))
     found = {name for label in labels if label in PAPER for name in PAPER[label].names}
+    found |= {name for name, beside in BESIDE.items() if not set(beside).isdisjoint(labels)}
     return [name for name in known if name in found]

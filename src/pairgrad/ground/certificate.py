@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Literal
 
 
-def rounded_up(bound: float, digits: int = 4) -> str:
-    """A bound as text, rounded upwards, so that what is printed is a bound too."""
+def rounded_up(bound: float | Fraction, digits: int = 4) -> str:
+    """A bound as text, rounded upwards, so that what is printed is a bound too.
+
+    Examples:
+        >>> rounded_up(0.1), rounded_up(Fraction(1, 10))  # the float is a little above 1/10
+        ('0.1001', '0.1')
+    """
     if not math.isfinite(bound):
         return str(bound)
-    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.{digits}g}"
+    exact = Fraction(bound)
+    up = Context(prec=digits, rounding=ROUND_CEILING).divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    return f"{float(up):.{digits}g}"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import numbers
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -153,6 +155,21 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
             f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value) if not isinstance(value, str) else _shown(value)}"
         )
     return value
+
+
+def known_options(name: str, options: Mapping[str, Any], *takers: Callable[..., Any]) -> None:
+    """A TypeError for a keyword that the last of the `takers` would be blamed for: it names what the user called, and what is near."""
+    known = {
+        parameter.name
+        for taker in takers
+        for parameter in inspect.signature(taker).parameters.values()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    }
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, sorted(known), 1, 0.6)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+            raise TypeError(f"{name} has no option {option!r}: {hint}")
 
 
 def shape_of(name: str, value: Any) -> torch.Size:

@@ -54,6 +54,44 @@ def check_strength(name: str, strength: float, prior: torch.Tensor, dtype: torch
         raise ValueError(f"{name} must keep {name} times the log prior a number in {dtype}, got {strength:g}: 1 is the prior itself")
 
 
+def kept_counts(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
+    """A copy of counts that were checked, on the CPU: there they stay, whichever way the loss goes."""
+    return torch.as_tensor(class_counts, device="cpu").detach().clone()
+
+
+def check_possible(name: str, labels: torch.Tensor, impossible: torch.Tensor) -> None:
+    """A ValueError where a label, of those marked, is a class that cannot occur."""
+    if bool(impossible.any()):
+        raise ValueError(
+            f"{name} must not name a class with count 0, got class {labels[impossible][0].item()}: its prior probability is 0 and the loss would "
+            "be infinite; count it in class_counts"
+        )
+
+
+class SamePrior:
+    """A hook of `load_state_dict`: the prior in the file, which a part of the loss would take over, must be that of the whole.
+
+    Args:
+        part: name of the submodule whose log prior is in the state.
+    """
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    def __call__(self, module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        theirs, errors = state.get(f"{prefix}{self.part}.log_prior"), rest[-1]
+        ours = getattr(module, self.part).log_prior
+        if ours.device.type == "meta" and module.class_counts is not None:
+            ours = log_prior(module.class_counts)
+        if not isinstance(theirs, torch.Tensor) or "meta" in (theirs.device.type, ours.device.type) or ours.shape != theirs.shape:
+            return  # of the shape torch itself says what is wrong
+        if not torch.allclose(theirs.detach().double().cpu(), ours.double().cpu(), rtol=1e-5, atol=1e-5):
+            errors.append(
+                f"class_counts of this {type(module).__name__} must be those of the checkpoint, got another log prior: make the loss with the same "
+                "class_counts, and call set_prior(...) after loading to change them"
+            )
+
+
 class _PriorAdjusted(nn.Module):
     """Cross-entropy of logits / temperature + strength * log prior; the two public classes choose which of the two factors can be set."""
 
@@ -159,7 +197,7 @@ class _PriorAdjusted(nn.Module):
                 )
         labels = torch.where(taken, target, 0)
         if readable(target):
-            self._check_possible(taken & self.log_prior[labels].isinf(), labels)
+            check_possible("target", labels, taken & self.log_prior[labels].isinf())
         adjusted = self._adjusted(logits)
         weight = None if self.weight is None else self.weight.to(adjusted.dtype)
         losses = F.cross_entropy(
@@ -182,7 +220,7 @@ class _PriorAdjusted(nn.Module):
         if readable(target):
             if not bool(((target >= 0) & target.isfinite()).all()):
                 raise ValueError(f"target of class probabilities must be finite and >= 0, got {describe(target)} with other values")
-            self._check_possible((target > 0) & self.log_prior.isinf(), torch.arange(self.num_classes).expand(target.shape))
+            check_possible("target", torch.arange(self.num_classes).expand(target.shape), (target > 0) & self.log_prior.isinf())
         adjusted = self._adjusted(logits)
         shares = target.to(adjusted.dtype)
         if self.label_smoothing > 0:
@@ -205,13 +243,6 @@ class _PriorAdjusted(nn.Module):
         if readable(logits) and bool((logits.isnan() | (logits == torch.inf)).any()):
             raise ValueError(
                 f"logits must not be NaN or +inf (-inf leaves a class out), got such values in {describe(logits)}: look at the layers before the loss"
-            )
-
-    def _check_possible(self, impossible: torch.Tensor, labels: torch.Tensor) -> None:
-        if bool(impossible.any()):
-            raise ValueError(
-                f"target must not name a class with count 0, got class {labels[impossible][0].item()}: its prior probability is 0 and the loss would "
-                "be infinite; count it in class_counts"
             )
 
     def extra_repr(self) -> str:

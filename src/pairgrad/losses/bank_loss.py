@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 
-from pairgrad.ground.checks import boolean, computing_dtype, describe, floating_tensor, one_of, real_number, wide_dtype
+from pairgrad.ground.checks import (
+    boolean,
+    computing_dtype,
+    describe,
+    floating_tensor,
+    is_functorch_wrapped_tensor,
+    known_options,
+    one_of,
+    real_number,
+    wide_dtype,
+)
 from pairgrad.ground.compilation import checked_mode
 from pairgrad.ground.compilation import compile as compile_
 from pairgrad.losses import fused
-from pairgrad.losses.adjust import check_strength
+from pairgrad.losses.adjust import check_possible, check_strength, kept_counts
 from pairgrad.losses.adjust import log_prior as log_prior_of
 from pairgrad.losses.cross_entropy import given, is_transformed, longest, vmf_cross_entropy
 from pairgrad.losses.reduction import check_reduction, reduce
@@ -104,9 +115,14 @@ class BankLoss(nn.Module):
         if isinstance(temperature, torch.Tensor):
             raise TypeError("temperature of a loss with a bank must be a number; use vmf_cross_entropy to learn it")
         temperature = float(check_temperature(temperature))
+        known_options(type(self).__name__, bank, ClassBank, type(self), BankLoss)
         self.bank = ClassBank(num_classes, dim, **bank)
         self.team: Team | None = None
-        self.class_counts: Sequence[float] | torch.Tensor | None = None  # kept where the bank has no numbers yet (device "meta")
+        self.class_counts: torch.Tensor | None = (
+            None  # of the last prior that was set, to make it again where its numbers got lost (device "meta")
+        )
+        self._impossible = False  # whether a class has count 0
+        self._looked = False  # whether there are other processes
         self.temperature = float(temperature)
         self.normalize = boolean("normalize", normalize)
         self.potential = resolve(realization, self.bank.dim)
@@ -123,6 +139,7 @@ class BankLoss(nn.Module):
         self._spread = 0.0
         self._plans: dict[Any, fused.Plan] = {}
         self.register_buffer("log_prior", None, persistent=False)
+        self.register_load_state_dict_post_hook(BankLoss._after_loading)
         if class_counts is not None:
             self.set_prior(class_counts)
         if not isinstance(compile, (bool, str)):
@@ -142,8 +159,9 @@ class BankLoss(nn.Module):
         if len(prior) != self.num_classes:
             raise ValueError(f"class_counts must have one number for each of the {self.num_classes} classes, got {len(prior)}")
         check_strength("prior_strength", self.prior_strength, prior, self.bank.sums.dtype)
-        self.class_counts = class_counts if self.bank.sums.device.type == "meta" else None
+        self.class_counts = kept_counts(class_counts)
         finite = prior[torch.isfinite(prior)]
+        self._impossible = len(finite) < len(prior)
         self._spread = float(finite.max() - finite.min())
         self._plans.clear()
         if self.team is not None:
@@ -153,7 +171,7 @@ class BankLoss(nn.Module):
 
     def without_prior(self) -> None:
         """Make what depends on the prior for one that is the same for all classes, where the bank is now."""
-        self._spread, self.log_prior = 0.0, None
+        self._spread, self._impossible, self.log_prior = 0.0, False, None
         self._plans.clear()
 
     def forward(self, features: Views, labels: torch.Tensor) -> torch.Tensor:
@@ -171,9 +189,18 @@ class BankLoss(nn.Module):
     def _reduced(self, features: Views, labels: torch.Tensor, reduction: str, further: int | None = None) -> torch.Tensor:
         if self.team is not None and not self.team.alone:
             return self.team.loss(self, features, labels, reduction, further)
+        if self.training and not self._looked and not torch.compiler.is_compiling():
+            self._look_for_others()
         views = self._views(features)
         bank = self.bank
+        self._check_rows(views, labels)
         views, labels = checked_batch(views, labels, bank.num_classes, bank.dim, bank.sums, validate=bank.validate, squared=True)
+        if self._impossible and self.log_prior is not None and looks(views, bank.validate):
+            check_possible("labels", labels, torch.isneginf(self.log_prior)[labels])
+        if self.training and not torch.compiler.is_compiling() and is_functorch_wrapped_tensor(views):
+            raise RuntimeError(
+                "inside torch.func a loss cannot update its bank: call loss.eval() first, and loss.bank.update(features, labels) outside"
+            )
         if not self.normalize and looks(views, bank.validate):
             dtype = bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
             check_squares(longest_of(views), bank.rule.cap, bank.rule.cap, self.temperature, dtype)
@@ -333,6 +360,26 @@ class BankLoss(nn.Module):
 
     # Arguments --------------------------------------------------------------------------------------------------------
 
+    def _look_for_others(self) -> None:
+        """Warn, once, where several processes train and each keeps class statistics of its own samples."""
+        self._looked = True
+        processes = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+        if self.team is None and processes > 1:
+            warnings.warn(
+                f"{processes} processes train, and this loss keeps the class statistics of one: call pairgrad.distributed.distribute(loss) first, so that "
+                "each class learns from the samples of all of them (every process sees all samples already? Then ignore this)",
+                stacklevel=4,
+            )
+
+    def _check_rows(self, views: torch.Tensor, labels: torch.Tensor) -> None:
+        """One label for each row of a view: where the layout is another, in the words of the layout."""
+        rows = views.shape[1]
+        if isinstance(labels, torch.Tensor) and labels.dim() == 1 and len(labels) != rows and len(labels):
+            raise ValueError(
+                f"labels must have shape ({rows},), one per row of features (views, batch, dim), got {len(labels)} for {describe(views)}: torch.stack the "
+                "views of one batch along the first axis, or repeat the labels"
+            )
+
     def stacked_views(self, features: Views) -> torch.Tensor:
         """The views (V, B, p), checked and in the dtype of the bank."""
         views = checked_features(self._views(features), self.bank.dim, self.bank.sums, validate=self.bank.validate)
@@ -368,7 +415,19 @@ class BankLoss(nn.Module):
         if before is not None and self.log_prior is not None and self.log_prior.dtype != self.bank.sums.dtype:
             self.log_prior = before.to(self.log_prior.device)  # .half() leaves the bank alone, and the prior with it
         self._compiled = None
+        self._place_prior(before)
         return self
+
+    def _place_prior(self, before: torch.Tensor | None = None) -> None:
+        """The log prior anew where it has no numbers: a bank that comes from the device "meta" brings none along."""
+        lost = any(prior is not None and prior.device.type == "meta" for prior in (before, self.log_prior))
+        if lost and self.bank.sums.device.type != "meta" and self.class_counts is not None:
+            self.set_prior(self.class_counts)
+
+    @staticmethod
+    def _after_loading(module: nn.Module, _keys: Any) -> None:
+        assert isinstance(module, BankLoss)
+        module._place_prior()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_compiled": None}

@@ -25,13 +25,15 @@ class VMFClassifier(nn.Module):
 
     `"marginal"` treats the feature as uncertain too: a vMF with concentration \(\lVert f\rVert/\tau\), so that the logit is the log of the overlap of two
     distributions, \(\Phi(\lVert\kappa_j\mu_j + f/\tau\rVert) - \Phi(\kappa_j)\), the score of eq. exact-score; the length of a feature is its certainty.
-    `"density"` takes the direction of the feature as given: \(\kappa_j \mu_j^\top f/\lVert f\rVert - \Phi(\kappa_j)\), the log density.
+    `"density"` takes the direction of the feature as given: \(\kappa_j \mu_j^\top f/\lVert f\rVert - \Phi(\kappa_j)\), the log density up to a constant. Its
+    cosine is a rounded matrix product, so that in float32 a logit is right to some 4e-7 \(\kappa_j\): with concentrations above 1e4 use float64, or the
+    marginal score, which has no such loss.
 
     Args:
         dim: feature dimension p.
         num_classes: K.
         score: `"marginal"` or `"density"`.
-        temperature: tau of the marginal score.
+        temperature: tau of the marginal score; the density has none.
         concentration: initial concentration of every class; None: dim, where the mean resultant length is about 0.6.
         learn_temperature: make log tau a parameter.
         realization: of the potential.
@@ -111,10 +113,11 @@ class VMFClassifier(nn.Module):
         if self.score == "marginal":
             return vmf_scores(features, self.state, self.temperature, self.potential)
         features = checked_features(features, self.dim, self.weight, squared=True)
+        state = self.state  # its directions and concentrations are checked
         with full_precision(features.device.type):
             directions = functional.normalize(features.to(self.weight.dtype), dim=-1)
-            cosines = directions @ functional.normalize(self.weight, dim=1).t()
-            return self.concentration * cosines - self.potential.value(self.concentration)
+            cosines = directions @ functional.normalize(state.mean_direction, dim=1).t()
+            return state.concentration * cosines - self.potential.value(state.concentration)
 
     def loss(self, features: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
         """Cross-entropy of the logits of features (B, p): fused over class tiles for the marginal score; options as `vmf_cross_entropy`."""

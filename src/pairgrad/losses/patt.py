@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import describe, one_of, real_number
-from pairgrad.losses.adjust import TemperatureLogitAdjust
+from pairgrad.ground.checks import describe, known_options, one_of, real_number
+from pairgrad.losses.adjust import SamePrior, TemperatureLogitAdjust, kept_counts
 from pairgrad.losses.bank_loss import BankLoss, Views
 from pairgrad.losses.outlier import OutlierExposure
+from pairgrad.sphere.bank import ClassBank
 
 
 class Weights(NamedTuple):
@@ -32,6 +34,13 @@ PRESETS = {
     ("released-readme", "cifar"): Weights(0.1, 0.5, 0.9),
     ("released-readme", "imagenet"): Weights(0.5, 0.02, 0.7),
 }
+
+
+_RULES: tuple[tuple[Any, ...], ...] = (
+    ("adjustment_weight", "a finite number"),
+    ("outlier_weight", "a finite number"),
+    ("logit_temperature", "a finite number > 0", lambda value: 0 < value < math.inf),
+)
 
 
 class PATTTerms(NamedTuple):
@@ -94,28 +103,34 @@ class PATTLoss(nn.Module):
             raise ValueError(
                 f"reduction of PATTLoss must be 'mean', got {options['reduction']!r}: its terms have different numbers of rows"
             )
+        known_options("PATTLoss", options, ClassBank, BankLoss, PATTLoss)
         chosen = PRESETS[preset, benchmark]
         given = (adjustment_weight, outlier_weight, logit_temperature)
         self.weights = Weights(
-            *(
-                c if g is None else real_number(name, g, "a finite number")
-                for name, c, g in zip(("adjustment_weight", "outlier_weight", "logit_temperature"), chosen, given, strict=True)
-            )
+            *(c if g is None else real_number(name, g, *rule) for (name, *rule), c, g in zip(_RULES, chosen, given, strict=True))
         )
         self.preset, self.benchmark = preset, benchmark
         self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
         self.adjustment = self._adjustment(class_counts)
         self.outliers = OutlierExposure()
+        self.register_load_state_dict_pre_hook(SamePrior("adjustment"))
 
     def _adjustment(self, class_counts: Sequence[float] | torch.Tensor) -> TemperatureLogitAdjust:
         sums = self.augmentation.bank.sums
-        self.class_counts = class_counts if sums.device.type == "meta" else None  # there numbers get lost
+        self.class_counts = kept_counts(class_counts)
         return TemperatureLogitAdjust(class_counts, self.weights.logit_temperature, dtype=sums.dtype).to(sums.device)
 
     def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
         """Take these counts for the log prior of ISAC and TLA from now on."""
         self.augmentation.set_prior(class_counts)
         self.adjustment = self._adjustment(class_counts)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> PATTLoss:
+        lost = self.adjustment.log_prior.device.type == "meta"
+        super()._apply(fn, recurse)
+        if lost and self.bank.sums.device.type != "meta":
+            self.adjustment = self._adjustment(self.class_counts)
+        return self
 
     @property
     def bank(self) -> Any:

@@ -10,9 +10,9 @@ overflow nor couple the elements of a batch, and log(b_nu / b_0) is the sum of l
     log rho_j - log x = log(rho_j max(1, 2 i / x)) - max(log x, log 2 i),
 
 and with i near j the product under the first logarithm stays in range for every x. So eight neighbours share one i, the largest j + 1 among them, and
-one logarithm, and nothing of size nu log x is subtracted. Convention at x = 0: the epsilon term -nu log(1 + epsilon / x) (eq. miller-epsilon-potential) is left out, so the value
-is the limit of the ideal finite potential, -log(2^nu nu!), the slope is 0
-and the curvature that of the ideal potential.
+one logarithm, and nothing of size nu log x is subtracted. Convention at x = 0: the epsilon term -nu log(1 + epsilon / x)
+(eq. miller-epsilon-potential) is left out, so the value is the limit of the ideal finite potential, -log(2^nu nu!), the slope is 0 and the
+curvature that of the ideal potential.
 
 The tangent goes through the same recurrence: l_j = x d/dx log(rho_j / x) obeys l_{j-1} = -rho_{j-1} rho_j (2 + l_j) from l_{M-1} = 0, and stays in
 (-2, 0]; k_j = x dl_j/dx obeys k_{j-1} = l_{j-1} (2 + l_{j-1} + l_j) - rho_{j-1} rho_j k_j. Memory is that of a few copies of x.

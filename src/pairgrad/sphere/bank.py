@@ -148,8 +148,6 @@ class ClassBank(nn.Module):
         features, labels = checked_batch(features, labels, self.num_classes, self.dim, self.sums, validate=self.validate, squared=True)
         if features.dim() != 2:
             raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}: call update once for each view")
-        if features.dim() != 2:
-            raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}")
         self.refresh()
         self.absorb(features.detach().to(self.sums.dtype)[None], labels)
         self.settle()

@@ -40,7 +40,15 @@ def checked_labels(
 ) -> torch.Tensor:
     """`labels` (batch,) as int64, in 0 .. num_classes - 1 or equal to `ignore_index`."""
     if not isinstance(labels, torch.Tensor) or labels.dtype not in _INTEGERS:
-        raise TypeError(f"labels must be an integer torch tensor of shape ({batch},), got {describe(labels)}: use labels.long()")
+        tensor = isinstance(labels, torch.Tensor)
+        hint = (
+            "torch.as_tensor(labels)"
+            if not tensor
+            else "labels.long()"
+            if labels.dim() == 1
+            else "labels.argmax(1), or soft for probabilities"
+        )
+        raise TypeError(f"labels must be an integer torch tensor of shape ({batch},), got {describe(labels)}: use {hint}")
     dense("labels", labels)
     if labels.shape != (batch,):
         raise ValueError(f"labels must have shape ({batch},), one per row of features, got {describe(labels)}")

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from pairgrad.experiments import published
-from pairgrad.experiments.captured.source import frozen, near, others, short, stand_in
+from pairgrad.experiments.captured.source import frozen, near, others, short, stand_in, to_be_met
 from pairgrad.experiments.figures.cumulative import cumulative
 from pairgrad.experiments.figures.style import BLACK, BLUE, GREEN, GREY, VERMILION, open_axes
 from pairgrad.experiments.records import Line, Records
@@ -58,9 +58,12 @@ def read(records: Records) -> Table:
         checks=(
             Check("scores and losses equal in every bit at every point, as in the paper", facts["scores_equal"] and facts["losses_equal"]),
             Check(f"{len(points)} points, as in the paper", len(points) == published.FIELD_SIZE**2),
-            Check(
-                f"median mismatch {middle:.4f} %, within one percent of the published {published.FIELD_MISMATCH.text} %",
-                near(middle, published.FIELD_MISMATCH),
+            *to_be_met(
+                record,
+                Check(
+                    f"median mismatch {middle:.4f} %, within one percent of the published {published.FIELD_MISMATCH.text} %",
+                    near(middle, published.FIELD_MISMATCH),
+                ),
             ),
         ),
         notes=(stand_in(record, "resnet18", "cifar10-lt"), *others(records, record)),
