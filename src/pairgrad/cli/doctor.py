@@ -101,12 +101,13 @@ def run(console: Console, compiled: bool = False, file: Path | None = None) -> b
 def system() -> dict[str, str]:
     """What one is asked for in a bug report."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}" if torch.version.hip else "CPU build"
+    threads = torch.get_num_threads()
     facts = {
         "pairgrad": f"{metadata.version('pairgrad')}",
         "Python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": f"{processor()}, {os.cpu_count()} logical cores",
-        "torch": f"{torch.__version__}, {build}, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() != 1)}, {torch.backends.cpu.get_cpu_capability()}",
+        "torch": f"{torch.__version__}, {build}, {threads} thread{'s' * (threads != 1)}, {torch.backends.cpu.get_cpu_capability()}",
         "compile": _compiler(),
         "distributed": ", ".join(_backends()) or "not in this build",
         "$PAIRGRAD_DATA": _data(),

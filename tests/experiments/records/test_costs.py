@@ -24,6 +24,7 @@ def test_what_is_kept(tmp_path: Path) -> None:
         "median_ms": pytest.approx(300),
         "low_ms": pytest.approx(200),
         "high_ms": pytest.approx(400),
+        "faster": 1.0,
         "peak_mib": 3.0,
         "repetitions": 5,
         "note": "",
@@ -36,6 +37,12 @@ def test_what_is_kept(tmp_path: Path) -> None:
 def test_protocols_and_devices_have_names_of_their_own(tmp_path: Path) -> None:
     path = stored(tmp_path / "a.json", run(), run("paper", "cuda:1"), run(rows=[row("floor", [1.0], setting="large")]))
     assert [record.name for record in records_of_costs(path)] == ["local-costs-cpu", "local-costs-cuda-paper"]
+
+
+def test_faster_is_the_median_of_rounds_not_the_quotient_of_medians(tmp_path: Path) -> None:
+    rows = [row("original", [1.0, 4.0, 9.0]), row("floor", [1.0, 1.0, 10.0, 0.1]), row("arfr dense", [])]
+    lines = records_of_costs(stored(tmp_path / "a.json", run(rows=rows)))[0].lines
+    assert [line["faster"] for line in lines] == [1.0, 1.0, None]  # 1, 4 and 0.9; of the medians: 4
 
 
 def test_one_repetition_and_none(tmp_path: Path) -> None:

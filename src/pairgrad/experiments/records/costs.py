@@ -1,7 +1,8 @@
 """Record `cost`: what `python -m benchmarks.learning` measured of the learning step at the paper's size, B = 32, K = 1000, p = 1024 (tab:h100-local).
 
 Facts: protocol, size, seed, warm-ups, repetitions, machine, device, date. Lines: `cost`, with the name of the contestant, its row in the paper's table or
-null, the median, the first and the third quartile of its times in milliseconds, and the peak of the memory that it takes in addition, in MiB.
+null, the median, the first and the third quartile of its times in milliseconds, how many times faster than the original recurrence it is (the median over
+the rounds that both took part in), and the peak of the memory that it takes in addition, in MiB.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def _record(run: Mapping[str, Any]) -> Record:
     rows = [row for row in run["rows"] if row["setting"] == SETTING]
     device = run["device"].partition(":")[0]
     size, computer = rows[0]["size"], run["machine"]
+    original: Sequence[float] = next((row["seconds"] for row in rows if row["contestant"] == "original"), ())
     environment = {
         "versions": {"torch": computer["torch"], "python": computer["Python"]},
         "device": {
@@ -77,12 +79,13 @@ def _record(run: Mapping[str, Any]) -> Record:
         f"Cost of the learning step on the {device.upper()}, B = {size['batch']}, K = {size['classes']}, p = {size['dim']}",
         {**{key: run[key] for key in kept}, "size": size, "device": device, "machine": computer},
         origin(environment, shlex.split(run["command"])),
-        to_lines("cost", map(_row, rows)),
+        to_lines("cost", (_row(row, original) for row in rows)),
     )
 
 
-def _row(row: Mapping[str, Any]) -> Line:
+def _row(row: Mapping[str, Any], original: Sequence[float]) -> Line:
     times = [1e3 * seconds for seconds in row["seconds"]]
+    quotients = [theirs / own for theirs, own in zip(original, row["seconds"], strict=False)]
     low, median, high = _quartiles(times)
     return {
         "method": row["contestant"],
@@ -90,6 +93,7 @@ def _row(row: Mapping[str, Any]) -> Line:
         "median_ms": median,
         "low_ms": low,
         "high_ms": high,
+        "faster": statistics.median(quotients) if quotients else None,
         "peak_mib": None if row["peak"] is None else row["peak"] / 2**20,
         "repetitions": len(times),
         "note": row["note"],
