@@ -22,7 +22,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory for report.html, the runs, tables and pictures.")
     ] = Path("pairgrad-demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of each training run.", show_default="80")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Epochs of each training run.", show_default="80")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show the report in a browser.")] = False,
 ) -> None:
     """The whole story, live: one loss with two gradients, the certificate, three arms training, what the auditor says of them, the paper's tables; and one HTML
@@ -102,7 +102,9 @@ def report(
 def times(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File for the record.")] = Path("complexity-times.jsonl"),
     elements: Annotated[int | None, typer.Option(min=1, metavar="N", help="Numbers that each call gets.", show_default="4096")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of each call; the median counts.", show_default="11")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Repetitions of each call; the median counts.", show_default="11")
+    ] = None,
 ) -> None:
     """Time value and slope together, of the recurrence and of the pair, by dimension: the record behind the table complexity.
 

@@ -27,7 +27,7 @@ def train(
         ),
     ] = None,
     seed: Annotated[
-        list[int] | None, typer.Option(help="Instead of the recipe's; repeat for several runs.", metavar="N", rich_help_panel=_WHAT)
+        list[int] | None, typer.Option(help="Seed, instead of the recipe's; repeat for several runs.", metavar="N", rich_help_panel=_WHAT)
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -43,7 +43,8 @@ def train(
         str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE", rich_help_panel=_WHERE)
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, max=THREADS, help="Of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE)
+        int | None,
+        typer.Option(min=1, max=THREADS, help="Threads of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE),
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.", metavar="N", rich_help_panel=_WHERE)] = 0,
     keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.", metavar="N", rich_help_panel=_LOOK)] = 2,
@@ -157,7 +158,7 @@ def evaluate(
         list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all", metavar="NAME")
     ] = None,
     convention: Annotated[
-        list[str] | None, typer.Option(help="Of FPR95: patt, sc-ood or openood; repeat.", show_default="all", metavar="NAME")
+        list[str] | None, typer.Option(help="Conventions of FPR95: patt, sc-ood or openood; repeat.", show_default="all", metavar="NAME")
     ] = None,
     step: Annotated[
         int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
@@ -224,7 +225,9 @@ def fork(
     ] = None,
     updates: Annotated[
         int | None,
-        typer.Option(min=1, help="That each branch makes.", show_default="1000, or as many as the recipe has room for", metavar="N"),
+        typer.Option(
+            min=1, help="Updates that each branch makes.", show_default="1000, or as many as the recipe has room for", metavar="N"
+        ),
     ] = None,
     probes: Annotated[
         int | None,
@@ -242,7 +245,7 @@ def fork(
     second: Annotated[
         bool, typer.Option("--second/--no-second", help="Fork again from the first branch after its updates, as the paper does.")
     ] = True,
-    seed: Annotated[int | None, typer.Option(help="Instead of the recipe's.", metavar="N")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed, instead of the recipe's.", metavar="N")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")
     ] = None,
@@ -251,7 +254,9 @@ def fork(
     ] = Path("forks"),
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Of the CPU; equal bits need equal numbers.", metavar="N")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU; equal bits need equal numbers.", metavar="N")
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -310,7 +315,7 @@ def frozen(
     save: Annotated[
         Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Of the CPU.", metavar="N")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
@@ -334,7 +339,7 @@ def states(
     ] = 1,
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None,
     output: _RecordFile = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Of the CPU.", metavar="N")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:

@@ -44,7 +44,7 @@ def audit(
         str | None,
         typer.Option(help="float64, float32, float16 or bfloat16, instead of that of the inputs.", metavar="DTYPE", rich_help_panel=_WHERE),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of random inputs and of the audit.", metavar="N", rich_help_panel=_WHERE)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random inputs and of the audit.", metavar="N", rich_help_panel=_WHERE)] = 0,
     effort: Annotated[str, typer.Option(help="quick, standard or thorough.", metavar="HOW", rich_help_panel=_HOW)] = "standard",
     tolerance: Annotated[
         float,
@@ -212,8 +212,8 @@ def plan(
         str | None,
         typer.Option(help="Bytes of a process before it has a bank.", metavar="BYTES", show_default="270M", rich_help_panel=_MACHINE),
     ] = None,
-    views: Annotated[str, typer.Option(help="Of each sample.", metavar="N", rich_help_panel=_RUN)] = "1",
-    dtype: Annotated[str, typer.Option(help="Of the bank: float32 or float64.", metavar="DTYPE", rich_help_panel=_RUN)] = "float32",
+    views: Annotated[str, typer.Option(help="Views of each sample.", metavar="N", rich_help_panel=_RUN)] = "1",
+    dtype: Annotated[str, typer.Option(help="Dtype of the bank: float32 or float64.", metavar="DTYPE", rich_help_panel=_RUN)] = "float32",
     two_epochs: Annotated[bool, typer.Option("--two-epochs", help="A bank with memory='two-epochs'.", rich_help_panel=_RUN)] = False,
     prior: Annotated[bool, typer.Option("--prior", help="The loss has a log prior.", rich_help_panel=_RUN)] = False,
     sample: Annotated[
@@ -222,7 +222,9 @@ def plan(
     exchange: Annotated[
         str,
         typer.Option(
-            help="Of class statistics between replicas: auto, the cheaper one, gather or reduce.", metavar="HOW", rich_help_panel=_RUN
+            help="Exchange of class statistics between replicas: auto, the cheaper one, gather or reduce.",
+            metavar="HOW",
+            rich_help_panel=_RUN,
         ),
     ] = "auto",
     replicated_inputs: Annotated[
@@ -312,8 +314,8 @@ def bench(
     classes: Annotated[int, typer.Option(min=2, help="Classes of the bank.", metavar="N")] = 1000,
     dim: Annotated[int, typer.Option(min=2, help="Feature dimension.", metavar="N")] = 1024,
     compiled: Annotated[bool, typer.Option("--compile", help="The compiled step, too; half a minute more.")] = False,
-    repeats: Annotated[int, typer.Option(min=1, help="Of each call; the median counts.", metavar="N")] = 21,
-    threads: Annotated[int, typer.Option(min=1, max=THREADS, help="Of the CPU.", metavar="N")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each call; the median counts.", metavar="N")] = 21,
+    threads: Annotated[int, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the times as data, too.", metavar="FILE")] = None,
 ) -> None:
     """Measure here what the documentation measured elsewhere: the learning step over its two bare matrix products, and the potential by realization.
