@@ -55,8 +55,8 @@ def check_strength(name: str, strength: float, prior: torch.Tensor, dtype: torch
 
 
 def kept_counts(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
-    """A copy of counts that were checked, on the CPU: there they stay, whichever way the loss goes."""
-    return torch.as_tensor(class_counts, device="cpu").detach().clone()
+    """A copy on the CPU, where it stays, whichever way the loss goes."""
+    return real_vector("class_counts", class_counts, _HINT)
 
 
 def check_possible(name: str, labels: torch.Tensor, impossible: torch.Tensor) -> None:
