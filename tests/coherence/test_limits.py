@@ -12,6 +12,7 @@ from pairgrad.coherence.limits import (
     LADDER,
     SMALLEST_EFFECT,
     TESTS,
+    _tail,
     coarsest,
     student_quantile,
     threshold,
@@ -22,6 +23,15 @@ from pairgrad.coherence.limits import (
 @pytest.mark.parametrize("rate", [0.5, 1e-2, 1e-5, 1e-9])
 def test_student_quantile_is_the_one_of_scipy(rate, degrees):
     assert student_quantile(rate, degrees) == pytest.approx(scipy.stats.t.isf(rate / 2, degrees), rel=1e-10)
+
+
+def test_a_quantile_next_to_zero_is_positive():
+    """Of the Cauchy distribution, whose quantiles are tangents."""
+    assert student_quantile(0.9, 1) == pytest.approx(math.tan(0.05 * math.pi), rel=1e-10)
+
+
+def test_everything_is_beyond_zero():
+    assert [_tail(0.0, degrees) for degrees in (1, 2, 13)] == [1.0] * 3
 
 
 def test_threshold_shares_the_rate_between_all_tests():

@@ -23,7 +23,7 @@ RISE = math.sin(HIGH) - math.sin(LOW)
 DEFECT = 1e-3
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def panel() -> Panel:
     """Of the sine, with a gradient that is too large by a thousandth."""
     return measure(number_line(sine_with(lambda x: 1 + DEFECT).apply), MIDDLE, HALF)

@@ -112,6 +112,17 @@ def test_what_raises_or_is_not_finite_is_outside(error: type[Exception]) -> None
     assert line.at(1.0) is not None
 
 
+@pytest.mark.parametrize("there", [lambda x: x[:1].sin(), lambda x: (x.sin(), x.cos()), lambda x: x.sin()[None]])
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_outputs_of_another_number_or_shape_are_outside(there, differentiable: bool) -> None:
+    """Also where they could be multiplied with the cotangent all the same."""
+    subject = Subject(lambda x: x.sin() if x.sum() < 3 else there(x if differentiable else x.detach()), column(1.0, 1.0))
+    line = Line(subject, Path((Straight(column(1.0, 1.0), column(1.0, 1.0)),)), (column(1.0, 1.0),))
+    assert line.at(0.25) is not None
+    assert line.value(0.125) == 2 * math.sin(1.125)
+    assert line.at(1.0) is line.value(0.75) is None
+
+
 def test_other_exceptions_pass() -> None:
     def broken(x):
         if x > 2:

@@ -78,6 +78,59 @@ def test_a_value_moves_in_steps_if_it_stands_still_or_leaps():
     assert _moves_in_steps(number_line_from(nearby, 0.2))
 
 
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({}, False),
+        ({"residual": -0.975}, True),  # all but a fortieth of the work is missing
+        ({"residual": -0.9}, False),
+        ({"work": 20.0, "residual": -19.0, "absolute_work": 20.0}, True),
+        ({"work": -1.0, "residual": 0.9375, "absolute_work": 1.5}, True),
+        ({"work": -1.0, "residual": 0.9375, "absolute_work": 1.0}, False),
+        ({"ruggedness": 0.0201}, True),
+        ({"ruggedness": 0.02}, False),
+        ({"drift": (0.0, 0.0, 0.0)}, False),
+    ],
+)
+def test_what_stands_still_or_leaps_in_a_panel(change, steps, monkeypatch):
+    """A twentieth of the work, and a hundredth of the largest drift, which is 2 here."""
+    panel = SimpleNamespace(**({"work": 1.0, "residual": 0.0, "absolute_work": 1.0, "ruggedness": 0.0, "drift": (0.5, -2.0, 1.0)} | change))
+    monkeypatch.setattr(straight, "measure", lambda line, middle, half: panel)
+    assert _moves_in_steps(None) is steps
+
+
+@pytest.mark.parametrize("known", [0.25, 0.0625, None])
+def test_a_quarter_of_the_argument_is_looked_at_or_a_sixteenth_where_that_leads_outside(known, monkeypatch):
+    asked = []
+    panel = SimpleNamespace(work=1.0, residual=-1.0, absolute_work=1.0, ruggedness=0.0, drift=(1.0,))
+
+    def measured(line, middle, half):
+        asked.append((middle, half))
+        return panel if half == known else None
+
+    monkeypatch.setattr(straight, "measure", measured)
+    assert _moves_in_steps(None) is (known is not None)
+    assert asked == [(0.0, 0.25), (0.0, 0.0625)][: 1 if known == 0.25 else 2]
+
+
+@pytest.mark.parametrize(("work", "lengths"), [((1, 1, 1, 1), (1, 4, 16, 64)), ((0, 1, 0, -1), (4, 64)), ((1, None, 1, 1), (1,))])
+def test_lengths_without_work_are_passed_over_and_those_that_lead_outside_are_the_last(work, lengths, monkeypatch):
+    """The work of each piece is given by length; without it, the middle piece is outside."""
+
+    def measured(line, middle, half):
+        found = dict(zip((1.0, 4.0, 16.0, 64.0), work, strict=True))[round(12 * half)]
+        if found is None and abs(middle) < 2 * half:
+            return None
+        return SimpleNamespace(middle=middle, half=half, absolute_work=(found or 0) / 12, residual=0.5 / 12, noise=0.0)
+
+    monkeypatch.setattr(straight, "measure", measured)
+    monkeypatch.setattr(straight, "locate", lambda line, middle, half, alone: None)
+    monkeypatch.setattr(straight, "_moves_in_steps", lambda line: True)
+    found = straight_through(None)
+    assert found.lengths == lengths
+    assert [abs(residual) for residual in found.residuals] == pytest.approx([0.5] * len(lengths))
+
+
 def test_a_leap_is_looked_for_where_residual_and_noise_together_are_largest(monkeypatch):
     """In the second of twelve pieces, though the third has the larger residual; and as long as none is found, at every length."""
     looked = []

@@ -87,7 +87,6 @@ GROUPS = (
             "coherence/straight.py",
             "coherence/path.py",
             "coherence/scan.py",
-            "coherence/explore.py",
             "coherence/second.py",
             "coherence/verdict.py",
         ),
@@ -100,6 +99,7 @@ GROUPS = (
             "coherence/test_reading.py",
             "coherence/test_scan.py",
             "coherence/test_scan_parts.py",
+            "coherence/test_search.py",
             "coherence/test_second.py",
             "coherence/test_state.py",
             "coherence/test_straight.py",
@@ -108,6 +108,7 @@ GROUPS = (
             "coherence/test_zoo.py",
         ),
     ),
+    Group("explore", ("coherence/explore.py",), ("coherence/test_explore.py", "coherence/test_straight.py")),
     Group(
         "audit",
         (

@@ -82,7 +82,7 @@ def defect_finding(argument: str, group: Sequence[Observation], observations: Se
     }
     sizes = [observation.absolute for observation in group if observation.absolute is not None]
     if sizes:
-        numbers["absolute"] = math.sqrt(statistics.fmean(size * size for size in sizes)) if worst.absolute is None else worst.absolute
+        numbers["absolute"] = math.hypot(*sizes) / math.sqrt(len(sizes)) if worst.absolute is None else worst.absolute
     if reading.panel.gradient_size == 0:
         text = f"the value depends on it, but the supplied gradient is zero ({worst.place})"
         return Finding("no-gradient", "alarm", text, argument, numbers)

@@ -10,7 +10,18 @@ import torch
 
 from pairgrad.coherence.limits import LADDER
 from pairgrad.coherence.panel import noise_allowance
-from pairgrad.coherence.path import Line, Path, Pullable, Straight, random_cotangent, random_signs, scales, snapped, still
+from pairgrad.coherence.path import (
+    Line,
+    Path,
+    Pullable,
+    Straight,
+    power_of_two_below,
+    random_cotangent,
+    random_signs,
+    scales,
+    snapped,
+    still,
+)
 from pairgrad.coherence.state import Reading, examine, read
 from pairgrad.coherence.subject import Evaluation, Point, Subject
 
@@ -98,7 +109,7 @@ EFFORTS = {
 }
 
 
-def groups(names: Sequence[str], separate: int = SEPARATE) -> list[tuple[str, list[int]]]:
+def groups(names: Sequence[str], separate: int = SEPARATE, together: str = "all tensors") -> list[tuple[str, list[int]]]:
     """Tensors that are moved together: each alone, or in groups if there are many; and all of them."""
     indices = list(range(len(names)))
     if len(names) <= separate:
@@ -106,7 +117,7 @@ def groups(names: Sequence[str], separate: int = SEPARATE) -> list[tuple[str, li
     else:
         chunks = [indices[k::separate] for k in range(separate)]
         parts = [(names[chunk[0]] + f" and {len(chunk) - 1} more" * (len(chunk) > 1), chunk) for chunk in chunks]
-    return parts if len(parts) == 1 else [*parts, ("all tensors", indices)]
+    return parts if len(parts) == 1 else [*parts, (together, indices)]
 
 
 def line_through(
@@ -135,9 +146,9 @@ def line_through(
         if tensor.numel() > 1:
             step = scale * (torch.randint(5, 13, scale.shape, generator=generator).to(scale) / 8)
         if coordinate is not None:
-            step = torch.zeros_like(scale)
+            step = torch.zeros_like(scale, memory_format=torch.contiguous_format)
             step.view(-1)[coordinate] = scale.reshape(-1)[coordinate]
-        steps |= {float(step.max())} if relative and coordinate is None else {math.sqrt(float(step[step > 0].square().mean()))}
+        steps |= {float(step.max())} if relative and coordinate is None else {_size(step[step > 0])}
         if relative and coordinate is None and tensor.numel() > 1:
             steps |= {0.0}  # no one number
         signs = random_signs(tensor, generator) if towards is None else towards[i].double().sign()
@@ -187,7 +198,7 @@ def observe(subject: Subject, point: Point, state: str, effort: Effort, generato
             yield Observation(state, name, examine(line, 0.0, LADDER[line.dtype]), line, step)
     if len(subject.outputs) > 1:
         moved = list(range(len(subject.names)))
-        for output_name, chosen in groups(subject.output_names, OUTPUTS)[:OUTPUTS]:
+        for output_name, chosen in groups(subject.output_names, OUTPUTS, "all outputs")[:OUTPUTS]:
             cotangent = tuple(
                 random_cotangent([output], generator)[0] if i in chosen else torch.zeros_like(output)
                 for i, output in enumerate(subject.outputs)
@@ -252,5 +263,6 @@ def observe_second(subject: Subject, point: Point, effort: Effort, generator: to
 
 
 def _size(tensor: torch.Tensor) -> float:
-    size = math.sqrt(float(tensor.double().square().mean()))
-    return size if size > 0 else 1.0
+    """The root mean square, without overflow or underflow of the squares; 1 for zeros."""
+    unit = float(power_of_two_below(tensor.abs().max()))
+    return unit * math.sqrt(float((tensor.double() / unit).square().mean())) if unit > 0 else 1.0

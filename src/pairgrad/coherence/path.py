@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
 import torch
 
@@ -105,7 +105,7 @@ class Line:
         return abs(t) if self._through_origin and t else 1.0
 
     def at(self, t: float) -> Sample | None:
-        """None where the callable raises or is not finite: outside its domain."""
+        """None where the callable raises, is not finite or has outputs of other shapes: outside its domain."""
         if t not in self._samples:
             self._samples[t] = self._sample(t)
         return self._samples[t]
@@ -117,13 +117,17 @@ class Line:
             return sample.value
         if t not in self._values:
             outputs = _guarded(lambda: self.subject.outputs_at(self.path.point(t)))
-            self._values[t] = None if outputs is None else _contracted(outputs, self._weights)
+            self._values[t] = _contracted(outputs, self._weights) if self._fits(outputs) else None
         found = self._values[t]
         return None if found is None or not math.isfinite(found[0]) else found[0]
 
+    def _fits(self, outputs: Sequence[torch.Tensor] | None) -> TypeGuard[Sequence[torch.Tensor]]:
+        """Whether there are as many outputs as at the state, of the same shapes: where they are others, another function begins."""
+        return outputs is not None and [output.shape for output in outputs] == [weight.shape for weight in self._weights]
+
     def _sample(self, t: float) -> Sample | None:
         evaluation = _guarded(lambda: self.subject.pull(self.path.point(t), self.cotangent))
-        if evaluation is None:
+        if evaluation is None or not self._fits(evaluation.outputs):
             return None
         value, value_size = _contracted(evaluation.outputs, self._weights)
         work, gradient_size = _contracted(evaluation.gradients, self.path.velocity(t))

@@ -289,7 +289,8 @@ def _differentiated(flat: list[Any], parameters: list[tuple[str, torch.Tensor]])
 def _parameters(module: torch.nn.Module | None) -> list[tuple[str, torch.Tensor]]:
     if module is None:
         return []
-    return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad and parameter.dtype in FLOATING]
+    floating = [(name, parameter) for name, parameter in module.named_parameters() if parameter.dtype in FLOATING and parameter.numel()]
+    return [(name, parameter) for name, parameter in floating if parameter.requires_grad]
 
 
 def _module_of(fn: Any) -> torch.nn.Module | None:
