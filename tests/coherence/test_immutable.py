@@ -14,6 +14,8 @@ from pairgrad.coherence.consequences import Consistent, NodeVerdict
 from pairgrad.coherence.differences import Difference
 from pairgrad.coherence.panel import Panel
 from pairgrad.coherence.path import Geometric, Path, Sample, Straight
+from pairgrad.coherence.scan import Region, Scan
+from pairgrad.coherence.state import Event, Reading
 from pairgrad.coherence.straight import StraightThrough
 from pairgrad.coherence.subject import Evaluation
 from pairgrad.coherence.verdict import Finding
@@ -29,7 +31,23 @@ def record_of(kind: type) -> Any:
 
 
 INTERVALS = [Box, LogRange]
-KINDS = [Finding, Difference, Sample, StraightThrough, Panel, Path, Straight, Geometric, NodeVerdict, Progress, *INTERVALS]
+KINDS = [
+    Finding,
+    Difference,
+    Sample,
+    StraightThrough,
+    Panel,
+    Path,
+    Straight,
+    Geometric,
+    NodeVerdict,
+    Progress,
+    *INTERVALS,
+    Event,
+    Reading,
+    Region,
+    Scan,
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,7 +62,7 @@ def test_no_field_can_be_set(kind: type) -> None:
 def test_equality_is_by_content_for_numbers_and_by_identity_for_tensors(kind: type) -> None:
     one, two = record_of(kind), record_of(kind)
     assert one == one
-    assert (one == two) == (kind not in (Panel, Path, Straight, Geometric))
+    assert (one == two) == (kind not in (Panel, Path, Straight, Geometric, Reading, Scan))
 
 
 @pytest.mark.parametrize("kind", [Consistent, Evaluation])

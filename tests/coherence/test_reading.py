@@ -226,3 +226,80 @@ def test_two_lengths_are_enough_where_both_methods_see_enough() -> None:
         line = number_line(fn)
         state.read(line, 0.75, [2.0**-4, 2.0**-5, 2.0**-6, 2.0**-7])
         assert line.panels == 2
+
+
+@pytest.mark.parametrize("size", [0.125, 4.0])
+def test_the_quarter_is_one_of_the_larger_defect(size: float) -> None:
+    """Apart by a quarter of it and an eighth: what the other method allows, or just not."""
+    panel = replace(PANEL, defect=0.625 * size, allowance=0.0, drift=(9.0,))
+    other = replace(OTHER, defect=size, allowance=0.125 * size)
+    assert agree(panel, other)
+    assert not agree(panel, replace(other, allowance=0.1249 * size))
+
+
+def test_a_panel_that_sees_just_the_smallest_effect_leaves_the_place_unresolved() -> None:
+    just = replace(PANEL, defect=2.0**-40)
+    assert just.relative == SMALLEST_EFFECT[torch.float64]
+    assert state._reading(LINE, [(just, HARMLESS[1])], 0.0).verdict == "unresolved"
+
+
+def test_a_longer_segment_tells_up_to_a_quarter_of_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_few_values", lambda line, panel: False)
+    monkeypatch.setattr(state, "measure", lambda line, middle, half: LONG)
+    monkeypatch.setattr(state, "locate", lambda line, middle, half, alone: LEAP)
+    edge = reading(replace(PANEL, defect=0.25), replace(OTHER, allowance=0.25))
+    assert edge.relative == edge.limit == TELLING
+    monkeypatch.setattr(state, "read", lambda line, middle, halves: edge)
+    found = state.stepwise(number_line(torch.sin), SHORT, [1.0])
+    assert found is not None
+    assert found.verdict == "stepwise"
+
+
+@pytest.mark.parametrize("fourth", ["panel", "difference"])
+def test_a_fourth_panel_or_difference_is_not_asked(fourth: str) -> None:
+    """Though it agrees with the best of the other method."""
+    panels = [replace(HARMLESS[0], allowance=k * 2.0**-20) for k in (1, 2, 3)]
+    others = [replace(HARMLESS[1], allowance=k * 2.0**-20) for k in (1, 2, 3)]
+    seeing = replace(PANEL, allowance=(4 if fourth == "panel" else 0) * 2.0**-20)
+    agreeing = replace(OTHER, allowance=(4 if fourth == "difference" else 0) * 2.0**-20)
+    pairs = list(zip([*panels, seeing], [*others, agreeing], strict=True))
+    assert state._reading(LINE, pairs, 0.0).verdict == "unresolved"
+    assert state._reading(LINE, pairs[1:], 0.0).verdict == "incoherent"
+
+
+def test_a_value_stands_still_within_two_units_of_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then numbers inside of the callable count, which are 2^52 here."""
+    monkeypatch.setattr(state, "_few_values", lambda line, panel: False)
+    monkeypatch.setattr(state, "measure", lambda line, middle, half: None)
+    line = number_line(torch.sin)
+    line.reference = 2.0**52
+    for units, verdict in ((2.0, "unresolved"), (2.5, None)):
+        short = replace(PANEL, work=1.0, residual=-1.0 + units * 2.0**-20, rounding=2.0**-20)
+        found = state.stepwise(line, replace(SHORT, panel=short), [1.0])
+        assert (None if found is None else found.verdict) == verdict
+
+
+@pytest.mark.parametrize("search", ["pursue", "locate"])
+def test_searches_end_at_the_rounding_of_the_argument_whatever_the_length(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At four units of it, and at eight: 2^-6 and 2^-9 here. A segment of 1.1 of that is halved once more."""
+    halves = []
+
+    def measured(line, middle, half):
+        halves.append(half)
+        return replace(PANEL, middle=middle, half=half, noise=1.0, gradient_noise=1.0)
+
+    monkeypatch.setattr(state, "measure", measured)
+    monkeypatch.setattr(state, "_confirmed", lambda line, panel, longer: None)
+    if search == "pursue":
+        state.pursue(LINE, 2.0**44, [1.1])
+    else:
+        state.locate(LINE, 2.0**40, 1.1)
+    assert min(halves) == pytest.approx(1.1 * 2.0 ** (-7 if search == "pursue" else -10), rel=0.3)  # ends of segments are rounded
+
+
+def test_longer_segments_are_those_that_are_shorter_than_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(state, "_few_values", lambda line, panel: False)
+    monkeypatch.setattr(state, "measure", lambda line, middle, half: asked.append(half))
+    assert state.stepwise(LINE, replace(SHORT, panel=replace(PANEL, half=2.0**-10, residual=1.0)), [0.5]) is None
+    assert asked == [2.0**-8, 2.0**-6, 2.0**-4, 2.0**-2, 0.5, 1.0, 2.0]

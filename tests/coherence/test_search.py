@@ -86,7 +86,7 @@ def located(
 
     recorded(monkeypatch, "measure", measured)
     monkeypatch.setattr(state, "_beside", lambda line, event, around, noise: beside)
-    return state.locate(line_of(**options), 0.0, 1.0, alone=alone)
+    return state.locate(line_of(**options), 0.0, 1.0, **({} if alone else {"alone": False}))
 
 
 def test_a_place_is_searched_by_halves_down_to_a_four_millionth(monkeypatch: pytest.MonkeyPatch) -> None:

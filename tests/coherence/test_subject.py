@@ -329,3 +329,10 @@ def test_what_the_callable_raises_comes_through_with_a_note() -> None:
     with pytest.raises(RuntimeError, match="must match the size") as caught:
         audit(lambda x: x + torch.ones(5), doubles(1.0, 2.0))
     assert any("pairgrad.audit" in note for note in caught.value.__notes__)
+
+
+def test_empty_parameters_and_those_that_are_not_floating_are_no_arguments():
+    model = torch.nn.Linear(3, 1, dtype=torch.float64)
+    model.register_parameter("empty", torch.nn.Parameter(torch.zeros(0, dtype=torch.float64)))
+    model.register_parameter("count", torch.nn.Parameter(torch.ones(2, dtype=torch.int64), requires_grad=False))
+    assert Subject(model, torch.ones(3, dtype=torch.float64)).names == ("input 0", "weight", "bias")
