@@ -267,7 +267,7 @@ def test_location_is_that_of_the_forward() -> None:
     (visit,) = visits(lambda: Inheriting.apply(x, 1.0).sum().backward())
     path, _, line = str(visit.location).rpartition(":")
     assert path.endswith("tests/coherence/test_nodes.py")
-    assert Cube.forward.__code__.co_firstlineno == int(line)
+    assert Cube.backward.__code__.co_firstlineno == int(line)
     assert "Inheriting (" in str(visit)
 
 

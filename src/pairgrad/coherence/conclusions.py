@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairgrad.coherence.explore import Observation, Size, defect_size
-from pairgrad.coherence.limits import TELLING
+from pairgrad.coherence.limits import LADDER, TELLING
 from pairgrad.coherence.panel import work_and_energy
 from pairgrad.coherence.path import Line
 from pairgrad.coherence.report import Curve, StateDefect
@@ -126,6 +126,8 @@ def event_findings(
         elif event.kind in ("kink", "jump"):
             known = " = " in observation.state  # a place of a scan, not of a line through a state
             findings.append(_event_finding(event, f"at {observation.state}", observation.argument, value, known))
+            if observation.argument not in {finding.where for finding in findings if finding.kind == "at-state"}:
+                findings += _of_neither_side(observation)
     for name, found, _ in scans:
         for event in found.events:
             if event.kind in ("kink", "jump"):
@@ -135,6 +137,30 @@ def event_findings(
                 text = f"the supplied gradient changes its form at {event.at:.8g} (± {event.width:.1g})"
                 findings.append(Finding("region", "note", text, name, {"at": event.at, "width": event.width}))
     return findings
+
+
+_BESIDE = 2.0**-10  # of the longest segment: near enough for the gradient of a side, and no longer at the place itself
+_APART = 0.05  # of the larger of the three: how far from both sides a gradient is of neither
+
+
+def _of_neither_side(observation: Observation) -> list[Finding]:
+    """A warning where the gradient at the place itself is not between those of its two sides, all along the line: no subgradient of a kink is that."""
+    reading, line = observation.reading, observation.line
+    if reading.verdict != "kink" or reading.event is None or abs(reading.event.at) > reading.event.width:
+        return []
+    half = _BESIDE * LADDER[line.dtype][0]
+    works = [None if sample is None else sample.work for sample in map(line.at, (-half, 0.0, half))]
+    if None in works:
+        return []
+    left, here, right = (float(work) for work in works if work is not None)
+    low, high = min(left, right), max(left, right)
+    if low - here <= _APART * max(map(abs, (left, here, right))) >= here - high:
+        return []
+    text = (
+        f"at {observation.place} itself the gradient along this line is {here:.3g}, beside it {left:.3g} and {right:.3g}: that of neither side, "
+        "nor between them"
+    )
+    return [Finding("at-state", "warning", text, observation.argument, {"left": left, "here": here, "right": right})]
 
 
 def _event_finding(event: Event, place: str, where: str, value: str, known: bool) -> Finding:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pairgrad.coherence.limits import LADDER
-from pairgrad.coherence.panel import noise_allowance
+from pairgrad.coherence.limits import LADDER, TELLING
+from pairgrad.coherence.panel import measure, noise_allowance
 from pairgrad.coherence.path import (
     Line,
     Path,
@@ -259,7 +259,19 @@ def observe_second(subject: Subject, point: Point, effort: Effort, generator: to
             reading = examine(line, 0.0, LADDER[line.dtype])
             if name == "grad_output" and reading.verdict == "incoherent" and reading.relative < GROSS:
                 reading = replace(reading, verdict="unresolved")
+            if reading.verdict == "incoherent" and line.epsilon < 1e-6 and (reading.error > 0.01 * reading.relative or _in_steps(line)):
+                reading = replace(reading, verdict="unresolved")
             yield Observation("the inputs", name, reading, line, None, order=2)
+
+
+def _in_steps(line: Line) -> bool:
+    """Whether the gradient is right on a short segment around the state: it moves in steps, from kink to kink, that only a longer segment adds up."""
+    shortest = LADDER[line.dtype][-1]
+    for half in (*(shortest * 2.0**-k for k in (9, 6, 3)), *LADDER[line.dtype][-1:0:-1]):
+        panel = measure(line, 0.0, half)
+        if panel is not None and (panel.flat or (not panel.significant and panel.limit <= TELLING)):
+            return True
+    return False
 
 
 def _size(tensor: torch.Tensor) -> float:

@@ -130,11 +130,11 @@ def name_of(function: type[Function]) -> str:
 
 
 def location_of(function: type[Function]) -> str | None:
-    """Where the forward of a function is written, or its backward if that cannot be told: path from the working directory, or from the root, and line."""
-    candidates: list[Any] = [function.forward, function.backward]
+    """Where the backward of a function is written, or its forward if that cannot be told: path from the working directory, or from the root, and line."""
+    candidates: list[Any] = [function.backward, function.forward]
     if is_generated(function):
         definition = _free(function.forward).get("info")
-        candidates = [getattr(definition, name, None) for name in ("_init_fn", "_backward_fn")]
+        candidates = [getattr(definition, name, None) for name in ("_backward_fn", "_init_fn")]
     for candidate in candidates:
         code = getattr(_plain(candidate), "__code__", None)
         if code is not None:

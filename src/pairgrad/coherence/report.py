@@ -138,6 +138,8 @@ class Report:
     def headline(self) -> str:
         """The verdict with its number."""
         if self.verdict in (Verdict.COHERENT, Verdict.KINK, Verdict.JUMP):
+            if self.defect > 0:
+                return f"{self.verdict.value} within the tolerance: off by {number(self.defect)} of the gradient (± {number(self.defect_error)})"
             worst = f" ({number(self.limit)} at the worst state)" if self.limit > 10 * self.typical_limit else ""
             return f"{self.verdict.value}, to {number(self.typical_limit if worst else self.limit)} of the gradient{worst}"
         if self.verdict is Verdict.INCOHERENT and self.defect > 0:

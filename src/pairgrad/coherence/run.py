@@ -136,7 +136,9 @@ class RunReport:
         """The verdict in one line."""
         if not self.nodes and self.loss is None:
             return f"{self.verdict.value}: no custom backward was met, and the loss was not replayed"
-        failing = [node.name for node in self.nodes if not node.passed]
+        failing = [node.name for node in self.nodes if not node.passed and node.verdict is self.verdict]
+        if not failing and (self.loss is None or self.loss.verdict is not self.verdict):
+            failing = [node.name for node in self.nodes if not node.passed]
         if failing:
             return f"{self.verdict.value}: {', '.join(failing)} ({len(failing)} of {_counted(len(self.nodes), 'custom backward')})"
         loss = "" if self.loss is None else f", loss {self.loss.headline}"

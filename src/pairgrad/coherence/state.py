@@ -103,7 +103,7 @@ def _reading(line: Line, pairs: Sequence[tuple[Panel, Difference]], middle: floa
             if _sees(panel, other, smallest):
                 return Reading(middle, panel, other, smallest, "incoherent")
     best = Reading(middle, panels[0], others[0], smallest, "coherent")
-    suspicious = any(p.significant and p.relative >= smallest for p in panels)
+    suspicious = any(p.significant and max(map(abs, p.drift)) >= smallest * p.half * p.size for p in panels)
     if suspicious or not best.telling:
         return replace(best, verdict="unresolved")
     return best

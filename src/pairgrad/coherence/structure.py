@@ -24,6 +24,7 @@ def structural_findings(subject: Subject, generator: torch.Generator) -> list[Fi
     findings = [*_non_finite(subject, cotangent), *_repeated(subject, cotangent, slack)]
     if subject.connected:
         findings += [*_backward_twice(subject, cotangent, slack), *_linearity(subject, cotangent, generator, slack, dtype)]
+        findings += _undefined(subject, cotangent, slack)
     findings += _edits(subject, cotangent)
     if subject.random:
         findings.append(Finding("note", "note", "draws random numbers: every call of the audit starts from the same generator state"))
@@ -36,10 +37,46 @@ def _non_finite(subject: Subject, cotangent: Point) -> list[Finding]:
     found = []
     for name, gradient in zip(subject.names, evaluation.gradients, strict=True):
         bad = int((~torch.isfinite(gradient)).sum())
-        if bad and finite:
-            text = f"the gradient is not finite at {bad} of {gradient.numel()} elements although the value is"
+        if not bad or not finite:
+            continue
+        text = f"the gradient is not finite at {bad} of {gradient.numel()} elements although the value is"
+        if _is_vertical(subject, cotangent, subject.names.index(name), gradient):
+            text = f"the gradient is infinite at {bad} of {gradient.numel()} elements, where the value itself is infinitely steep"
+            found.append(Finding("non-finite", "warning", text, name, {"elements": bad}))
+        else:
             found.append(Finding("non-finite", "alarm", text, name, {"elements": bad}))
     return found
+
+
+def _is_vertical(subject: Subject, cotangent: Point, index: int, gradient: torch.Tensor, most: int = 4) -> bool:
+    """Whether the first elements with an infinite gradient have quotients of differences that grow without end, with its sign: sqrt at 0."""
+    places = (~torch.isfinite(gradient.reshape(-1))).nonzero().flatten().tolist()
+    if bool(gradient.isnan().any()):
+        return False
+    start = _weighted(subject, subject.tensors, cotangent)
+    for place in places[:most]:
+        sign = float(gradient.reshape(-1)[place].sign())
+        if not any(_steeper(subject, cotangent, index, place, side, sign, start) for side in (1.0, -1.0)):
+            return False
+    return True
+
+
+def _steeper(subject: Subject, cotangent: Point, index: int, place: int, side: float, sign: float, start: float) -> bool:
+    quotients = []
+    for step in (2.0**-8, 2.0**-14, 2.0**-20):
+        moved = subject.tensors[index].clone(memory_format=torch.contiguous_format)
+        moved.view(-1)[place] += side * step
+        width = float(moved.view(-1)[place] - subject.tensors[index].reshape(-1)[place])
+        try:
+            value = _weighted(subject, (*subject.tensors[:index], moved, *subject.tensors[index + 1 :]), cotangent)
+        except Exception:
+            return False
+        quotients.append(sign * (value - start) / width if width else math.nan)
+    return 0 < 1.2 * quotients[0] < quotients[1] and 1.2 * quotients[1] < quotients[2] < math.inf
+
+
+def _weighted(subject: Subject, point: Point, cotangent: Point) -> float:
+    return sum(float((output.double() * weight).sum()) for output, weight in zip(subject.outputs_at(point), cotangent, strict=True))
 
 
 def _repeated(subject: Subject, cotangent: Point, slack: float) -> list[Finding]:
@@ -113,6 +150,29 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
         text = f"the backward is not linear in grad_output: for {of} of it, it is off by {worst:.2g} of its size"
         return [Finding("not-linear", "alarm", text, "", {"relative": worst})]
     return []
+
+
+def _undefined(subject: Subject, cotangent: Point, slack: float) -> list[Finding]:
+    """An output that nobody uses has no cotangent: None, if the backward does not have it materialized; it must do what zeros do."""
+    found = []
+    for i, name in enumerate(subject.output_names):
+        if len(subject.outputs) == 1:
+            break
+        outputs, leaves = subject.graph()
+        if not outputs[i].requires_grad:
+            continue
+        try:
+            alone = supplied([outputs[i]], leaves, [cotangent[i]])
+        except (RuntimeError, TypeError, AttributeError) as error:
+            text = f"the backward raises if {name} alone is used, where the cotangents of the others are None: {str(error).splitlines()[0]}"
+            found.append(Finding("undefined", "alarm", text))
+            continue
+        zeros = tuple(u if k == i else torch.zeros_like(u) for k, u in enumerate(cotangent))
+        off = apart(alone, subject.pull(subject.tensors, zeros).gradients)
+        if off > slack:
+            text = f"if {name} alone is used, where the cotangents of the others are None, the gradient is off by {off:.2g} of its size"
+            found.append(Finding("undefined", "alarm", text, "", {"relative": off}))
+    return found
 
 
 def _own_rounding(subject: Subject, cotangent: Point, gradients: Point, dtype: torch.dtype) -> float:

@@ -244,7 +244,10 @@ def supplied(
         create_graph=create_graph,
         allow_unused=True,
     )
-    found = tuple(torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True))
+    found = tuple(
+        torch.zeros_like(leaf) if g is None else g.to_dense() if g.layout != torch.strided else g
+        for leaf, g in zip(leaves, gradients, strict=True)
+    )
     return found if create_graph else tuple(gradient.detach() for gradient in found)
 
 

@@ -72,6 +72,14 @@ ADVICE: dict[str, tuple[tuple[str, ...], str]] = {
         ("0/0 or inf - inf in the backward, often behind a torch.where that hides it in the forward",),
         "mask the argument before the operation, not its result",
     ),
+    "undefined": (
+        ("ctx.set_materialize_grads(False), with a backward that does not ask each grad_output whether it is None",),
+        "treat None as zeros, or leave the materializing to torch",
+    ),
+    "at-state": (
+        ("a special case of the backward for this very value (0, a tie, a boundary) that the value does not have",),
+        "give the derivative of one of the sides there, or the mean of both",
+    ),
     "jump": (
         ("two formulas that do not meet at their joint", "rounding, sorting, thresholding"),
         "make the formulas meet, or declare the jump",
@@ -92,8 +100,8 @@ class Finding:
     """One thing the audit found.
 
     Attributes:
-        kind: "defect", "second-order", "not-linear", "not-reentrant", "edits", "nondeterministic", "no-gradient", "non-finite", "jump", "kink", "stepwise",
-            "straight-through", "unresolved", "region", "node", "scaling", "field", "fork", "intent" or "note".
+        kind: "defect", "second-order", "not-linear", "not-reentrant", "edits", "nondeterministic", "no-gradient", "non-finite", "undefined", "at-state",
+            "jump", "kink", "stepwise", "straight-through", "unresolved", "region", "node", "scaling", "field", "fork", "intent" or "note".
         severity: "alarm" (the verdict follows from it), "warning" or "note".
         text: one sentence with its numbers.
         where: argument, state or node.
