@@ -120,6 +120,16 @@ def test_noise_of_the_gradient_that_is_put_in_is_measured() -> None:
     assert not any(p.significant for p in panels)
 
 
+def test_noise_is_told_by_the_last_five_chebyshev_coefficients() -> None:
+    """Of 1 / (1 + 25 x^2), whose coefficients fall slowly. Noise of size one at the nodes gives coefficients of size sqrt(2 / 16)."""
+    found = measure(number_line(lambda x: 1 / (1 + 25 * x * x)), 0.25, 1.0)
+    x = 0.25 + NODES
+    value = 1 / (1 + 25 * x**2)
+    for got, numbers in ((found.ruggedness, value), (found.gradient_noise, -50 * x * value**2)):
+        coefficients = np.linalg.solve(chebyshev.chebvander(NODES, 16), numbers)
+        assert got == pytest.approx(math.sqrt(8 * np.mean(coefficients[12:] ** 2)), rel=1e-9)
+
+
 def test_what_a_panel_concludes(panel: Panel) -> None:
     quiet = replace(
         panel, drift=(3.0, -4.0, 1.0), allowance=4.0, quadrature=2.0, noise=1.0, gradient_size=5.0, slope=0.0, defect=-2.5, half=0.5
@@ -185,6 +195,14 @@ def test_the_least_noise_is_the_rounding_of_the_value() -> None:
     assert found.defect == 0
     assert found.size == 1
     assert found.allowance == pytest.approx(EPS * (0.3 * MIDDLE * QUANTILE * FIRST_ENTRY / HALF + 2), rel=1e-9, abs=0)
+
+
+def test_steps_are_halved_five_times() -> None:
+    asked = []
+    line = number_line(lambda x: asked.append(x.item()) or x.sin())
+    asked.clear()
+    difference(line, MIDDLE, HALF, 0.0)
+    assert sorted(asked) == sorted([MIDDLE, *(MIDDLE + sign * HALF * 2.0**-k for k in range(6) for sign in (-1, 1))])
 
 
 def extrapolated(values: list[float], steps: list[float]) -> tuple[float, float]:
