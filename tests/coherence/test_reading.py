@@ -130,8 +130,11 @@ def test_a_defect_is_looked_for_at_the_three_best_scales_of_each_method() -> Non
 def test_what_one_method_alone_sees_leaves_the_place_unresolved() -> None:
     assert state._reading(LINE, [(PANEL, HARMLESS[1])], 0.0).verdict == "unresolved"
     assert state._reading(LINE, [(HARMLESS[0], OTHER)], 0.0).verdict == "coherent"
-    below = replace(PANEL, defect=2.0**-41)
+    below = replace(PANEL, drift=(2.0**-42, 0.0, 0.0), allowance=2.0**-43, defect=2.0**-41)
+    assert below.significant
     assert state._reading(LINE, [(below, HARMLESS[1])], 0.0).verdict == "coherent"
+    for bent in ((0.0, 0.25, 0.0), (0.0, 0.0, -0.25)):  # nothing in the middle, and a defect that grows with the distance from it
+        assert state._reading(LINE, [(replace(PANEL, drift=bent, defect=0.0), HARMLESS[1])], 0.0).verdict == "unresolved"
     blunt = replace(HARMLESS[1], allowance=0.5)
     assert state._reading(LINE, [(HARMLESS[0], blunt)], 0.0).verdict == "unresolved"
 

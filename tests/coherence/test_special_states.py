@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import pairgrad as pg
-from tests.coherence.functions import doubles
+from pairgrad.coherence.subject import Subject
+from tests.coherence.functions import doubles, points, sine_with
 
 Tensor = torch.Tensor
 
@@ -149,18 +150,6 @@ def test_a_gradient_that_should_be_finite_is_accused(slope: float) -> None:
     assert kinds(report, "alarm") == {"non-finite"}
 
 
-def test_a_callable_may_raise_an_error_of_its_own_beside_the_inputs() -> None:
-    class OutOfRange(Exception):
-        pass
-
-    def fn(x: Tensor) -> Tensor:
-        if bool((x > 1).any()):
-            raise OutOfRange
-        return x.sin()
-
-    assert pg.audit(fn, doubles(0.5, 0.9, 1.0)).passed
-
-
 # What reports say -------------------------------------------------------------------------------------------------------
 
 
@@ -185,16 +174,36 @@ def test_a_function_that_could_not_be_told_is_not_accused_for_the_loss() -> None
     assert report.headline == f"incoherent: 1 custom backward, loss {loss.headline}"
 
 
-# Over a domain, and sparse ----------------------------------------------------------------------------------------------
-
-
-def test_regions_have_the_size_of_the_defect_whatever_the_number_of_elements() -> None:
-    report = pg.audit(function(torch.sin, lambda x, grad: 1.01 * x.cos() * grad), doubles(0.3, -0.2), domain=(-1, 1), effort="quick")
-    (region,) = report.regions["input 0"]
-    assert region.smallest == pytest.approx(0.01, rel=0.02)
-    assert region.largest == pytest.approx(0.01, rel=0.02)
+# Sparse -----------------------------------------------------------------------------------------------------------------
 
 
 def test_sparse_gradients_are_gradients() -> None:
     table = torch.nn.Embedding(5, 3, sparse=True, dtype=torch.float64)
     assert pg.audit(table, (torch.tensor([1, 2, 2]),)).passed
+
+
+# Whole audits that these lines once broke off ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_arguments_whose_squares_leave_the_range_are_audited(size: float) -> None:
+    x = doubles(0.3, 0.7) * size
+    report = pg.audit(lambda x: (x / size).sin(), x, effort="quick")
+    assert report.verdict == "coherent"
+    assert all(state.limit < 1 for state in report.states)
+    wrong = sine_with(lambda x: 1.01).apply
+    report = pg.audit(lambda x: wrong(x / size), x, effort="glance", consequences=False)
+    (defect,) = (finding for finding in report.findings if finding.kind == "defect")
+    assert 0.001 < defect.numbers["absolute"] * size < 0.02
+
+
+def test_a_small_matrix_stored_by_columns_is_audited() -> None:
+    assert pg.audit(torch.sin, points(2, 2).t(), effort="glance").verdict == "coherent"
+
+
+def test_an_empty_parameter_has_no_lines() -> None:
+    model = torch.nn.Linear(3, 1, dtype=torch.float64)
+    model.register_parameter("nothing", torch.nn.Parameter(torch.zeros(0, dtype=torch.float64)))
+    for effort in ("glance", "whole"):
+        assert pg.audit(model, points(3), effort=effort).verdict == "coherent"
+    assert Subject(model, points(3)).names == ("input 0", "weight", "bias")

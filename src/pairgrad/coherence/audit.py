@@ -344,10 +344,7 @@ class _Audit:
                 self._scan(TOGETHER, Path(tuple(curves)), Box(-1, 1), regions=False, sweep=k)
 
     def _scan(self, name: str, path: Path, interval: Box | LogRange, *, regions: bool = True, sweep: int = 0) -> None:
-        cotangent = random_cotangent(self.subject.outputs, self.generator)
-        if regions:  # all elements move alike here: random signs would let their defects cancel
-            cotangent = tuple(u.abs() for u in cotangent)
-        line = Line(self.subject, path, cotangent, through_origin=regions)
+        line = Line(self.subject, path, random_cotangent(self.subject.outputs, self.generator), through_origin=regions)
         found = scan(line, interval.edges(self.effort.tiles), interval.between)
         if all(reading.verdict in ("outside", "unresolved") for reading in found.readings):
             return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pairgrad.coherence.limits import LADDER, TELLING
+from pairgrad.coherence.limits import LADDER
 from pairgrad.coherence.panel import measure, noise_allowance
 from pairgrad.coherence.path import (
     Line,
@@ -27,6 +27,8 @@ from pairgrad.coherence.subject import Evaluation, Point, Subject
 
 # In grad_output the gradient is linear, without noise along a line, while the second backward rounds: only a missing part is called a defect there.
 GROSS = 0.1
+_CERTAIN = 0.01  # of the defect of a second derivative: what it may be off by at the most; sums over many kinks are known far worse
+_SUBTLE = 1e-6  # a defect of a second derivative so small that it is near the limit, where few digits of it are known
 FEW = 4  # coordinates that get lines of their own
 SEPARATE = 12  # tensors that get lines of their own; more are put into that many groups
 OUTPUTS = 24  # likewise for outputs
@@ -259,17 +261,25 @@ def observe_second(subject: Subject, point: Point, effort: Effort, generator: to
             reading = examine(line, 0.0, LADDER[line.dtype])
             if name == "grad_output" and reading.verdict == "incoherent" and reading.relative < GROSS:
                 reading = replace(reading, verdict="unresolved")
-            if reading.verdict == "incoherent" and line.epsilon < 1e-6 and (reading.error > 0.01 * reading.relative or _in_steps(line)):
+            if reading.verdict == "incoherent" and line.epsilon < 1e-6 and (_is_uncertain(reading) or _in_steps(line, reading)):
                 reading = replace(reading, verdict="unresolved")
             yield Observation("the inputs", name, reading, line, None, order=2)
 
 
-def _in_steps(line: Line) -> bool:
-    """Whether the gradient is right on a short segment around the state: it moves in steps, from kink to kink, that only a longer segment adds up."""
+def _is_uncertain(found: Reading) -> bool:
+    """Whether a large defect is known to two digits at the most, as what a sum over many kinks looks like."""
+    return found.relative > _SUBTLE and found.error > _CERTAIN * found.relative
+
+
+def _in_steps(line: Line, found: Reading) -> bool:
+    """Whether the gradient is right on a short segment around the state, on which the defect would show: it moves from kink to kink.
+
+    Only a longer segment adds these steps up, to something that the second derivative between them does not have.
+    """
     shortest = LADDER[line.dtype][-1]
     for half in (*(shortest * 2.0**-k for k in (9, 6, 3)), *LADDER[line.dtype][-1:0:-1]):
-        panel = measure(line, 0.0, half)
-        if panel is not None and (panel.flat or (not panel.significant and panel.limit <= TELLING)):
+        panel = measure(line, found.middle, half)
+        if panel is not None and (panel.flat or (not panel.significant and panel.limit <= 0.1 * found.relative)):
             return True
     return False
 

@@ -138,10 +138,10 @@ class Line:
 
 
 def _guarded(call: Callable[[], _T]) -> _T | None:
-    """The result of a call away from the arguments given, or None where it raises, as a callable does outside its domain."""
+    """The result of a call away from the arguments given, or None where it raises what a callable raises outside its domain."""
     try:
         return call()
-    except Exception:
+    except (ValueError, ArithmeticError, IndexError, RuntimeError, AssertionError):
         return None
 
 
