@@ -42,7 +42,7 @@ demo: $(SETUP_STAMP)  ## run the demonstration
 
 # One worker per core, one thread per worker. `make test WORKERS=0` runs in this process.
 WORKERS ?= auto
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test: $(SETUP_STAMP)  ## run the tests, without the slow ones
 	$(PYTEST) $(ARGS)

@@ -121,5 +121,5 @@ def test_the_citation_names_this_version() -> None:
     assert citation["title"] == PROJECT["name"]
     bibliography = (ROOT / "docs" / "references.bib").read_text()
     (paper,) = re.findall(r"@misc\{same_loss,.*?author = \{(.*?)\}", bibliography, re.DOTALL)
-    authors = [f"{each['family-names']}, {each['given-names']}" for each in citation["preferred-citation"]["authors"]]
+    authors = [f"{each['family-names']}, {each['given-names']}" for each in citation["references"][0]["authors"]]
     assert " and ".join(authors) == paper

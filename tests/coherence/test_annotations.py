@@ -65,7 +65,7 @@ def test_a_real_audit_is_put_where_its_backward_is():
     report = pg.audit(sine.apply, torch.tensor([0.3, 0.7], dtype=torch.float64), effort="quick")
     (line,) = annotations(report)
     level, properties, message = fields(line)
-    written = inspect.getsourcelines(sine.forward)[1]
+    written = inspect.getsourcelines(sine.backward)[1]
     assert level == "error"
     assert properties == {"file": FUNCTIONS, "line": str(written), "title": "Sine.apply is incoherent"}
     assert message.startswith(f"{report.headline}.\ninput 0: the supplied gradient is off by 0.0099")
@@ -214,7 +214,7 @@ def wrapped(*args):
         (Net(), Net, HERE),
         (Net, Net, HERE),
         (Net().forward, Net.forward, HERE),
-        (Round.apply, Round.forward, FUNCTIONS),
+        (Round.apply, Round.backward, FUNCTIONS),
     ],
 )
 def test_where_callables_are(fn, written, file):

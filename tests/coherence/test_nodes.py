@@ -262,12 +262,12 @@ def test_missing_cotangents_and_non_tensor_outputs() -> None:
     assert visit.arguments[1] == 2
 
 
-def test_location_is_that_of_the_forward() -> None:
+def test_location_is_that_of_the_backward() -> None:
     x = leaf()
     (visit,) = visits(lambda: Inheriting.apply(x, 1.0).sum().backward())
     path, _, line = str(visit.location).rpartition(":")
     assert path.endswith("tests/coherence/test_nodes.py")
-    assert Cube.backward.__code__.co_firstlineno == int(line)
+    assert Inheriting.backward.__code__.co_firstlineno == int(line)  # its own, not that of the forward it inherits
     assert "Inheriting (" in str(visit)
 
 

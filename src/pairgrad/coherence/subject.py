@@ -244,14 +244,18 @@ def supplied(
         create_graph=create_graph,
         allow_unused=True,
     )
-    found = tuple(
-        torch.zeros_like(leaf) if g is None else g.to_dense() if g.layout != torch.strided else g
-        for leaf, g in zip(leaves, gradients, strict=True)
-    )
+    found = tuple(_dense(leaf, g) for leaf, g in zip(leaves, gradients, strict=True))
     return found if create_graph else tuple(gradient.detach() for gradient in found)
 
 
 # Arguments ------------------------------------------------------------------------------------------------------------
+
+
+def _dense(leaf: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor:
+    """A gradient as a tensor with all its numbers: zeros for none, and those that a sparse one leaves out."""
+    if gradient is None:
+        return torch.zeros_like(leaf)
+    return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
