@@ -184,7 +184,7 @@ class FusedArithmetic(TorchArithmetic):
     def multiply_add(self, a: torch.Tensor | float, b: torch.Tensor, c: torch.Tensor | float) -> torch.Tensor:
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(b):
             return a * b + c
-        return torch.addcmul(_scalar(c, b.dtype), _scalar(a, b.dtype), b)
+        return torch.addcmul(_operand(c, b), _operand(a, b), b)
 
     def polynomial(self, coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
         if len(coefficients) == 1:
@@ -195,13 +195,18 @@ class FusedArithmetic(TorchArithmetic):
         return total
 
 
-def _scalar(value: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:
-    return value if isinstance(value, torch.Tensor) else _constant(value, dtype)
+def _operand(value: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
+    """A number as a 0-dim tensor on the device of `like`: `torch.addcmul` refuses CPU scalars beside CUDA tensors.
+
+    On the CPU one tensor per number is kept. Elsewhere, and for subclasses such as fake tensors, `new_full` fills it on the device, without a copy.
+    """
+    if isinstance(value, torch.Tensor):
+        return value
+    return _cpu_constant(value, like.dtype) if like.is_cpu and type(like) is torch.Tensor else like.new_full((), value)
 
 
 @cache
-def _constant(value: float, dtype: torch.dtype) -> torch.Tensor:
-    """A number as the tensor that torch would make of it for every operation anew: on the CPU, from where it goes with tensors on any device."""
+def _cpu_constant(value: float, dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(value, dtype=dtype, device="cpu")
 
 
