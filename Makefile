@@ -28,13 +28,14 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(SETUP_STAMP)  ## create .venv and install pairgrad with its development tools
+setup: $(SETUP_STAMP)  ## create .venv and install pairgrad, pairgrad-paper and their development tools
 
-$(SETUP_STAMP): pyproject.toml constraints.txt
+$(SETUP_STAMP): pyproject.toml paper/pyproject.toml constraints.txt
 	@rm -f $@
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing pairgrad and its development tools into $(VENV)"
+	@echo "installing pairgrad, pairgrad-paper and their development tools into $(VENV)"
 	@$(INSTALL) -e '.[dev]'
+	@$(INSTALL) -e ./paper
 	@touch $@
 
 demo: $(SETUP_STAMP)  ## run the demonstration
@@ -160,4 +161,4 @@ report: $(SETUP_STAMP)  ## show all tables and figures on one page, build/report
 
 clean:  ## remove .venv, caches and everything built
 	rm -rf $(VENV) build dist site htmlcov .coverage .pytest_cache .ruff_cache .hypothesis
-	find src tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src paper tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -23,9 +23,9 @@ import torch
 import pairgrad as pg
 from benchmarks.contestants import restrict_jax
 from benchmarks.timing import Call, Measurement, Samples, interleaved, once
-from pairgrad.experiments.timing import machine_line
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine_line
 from pairgrad.potentials.reference import Balls
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "distribution-benchmarks.md"

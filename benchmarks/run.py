@@ -15,8 +15,8 @@ from benchmarks.contestants import CONTESTANTS, DTYPES, EAGER, LIBRARY, NotAvail
 from benchmarks.import_time import import_times
 from benchmarks.report import Results, Row
 from benchmarks.timing import Measurement, affordable_size, interleaved, once
-from pairgrad.experiments.timing import machine
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine
 
 _ROOT = Path(__file__).resolve().parent.parent
 _WARMUPS = 2

@@ -31,9 +31,9 @@ from torch import Tensor, nn
 from torch.distributions import Binomial, Distribution, Independent, Normal, kl_divergence
 
 from pairgrad import HypersphericalUniform, VonMisesFisher
-from pairgrad.experiments.figures.style import SETTINGS, open_axes, pyplot
-from pairgrad.experiments.timing import machine_line
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine_line
+from pairgrad_paper.figures.style import SETTINGS, open_axes, pyplot
 
 PIXELS = 64  # 8 x 8
 DOTS = 16  # in the block that a pixel stands for

@@ -35,9 +35,9 @@ from sklearn.metrics.cluster import contingency_matrix
 from sklearn.preprocessing import normalize
 
 from pairgrad import VMFMixture, potential
-from pairgrad.experiments.figures.style import BLACK, BLUE, GREEN, SETTINGS, VERMILION, open_axes, pyplot
-from pairgrad.experiments.timing import machine_line
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine_line
+from pairgrad_paper.figures.style import BLACK, BLUE, GREEN, SETTINGS, VERMILION, open_axes, pyplot
 
 # %% 1. Texts ----------------------------------------------------------------------------------------------------------
 #

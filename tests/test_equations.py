@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 from docs.equations import DOCS, PAGE, ROOT, SOURCES, Entry, anchor, anchors, citations, cited, docstrings, entries, labels, order, page
 
-from pairgrad.experiments.catalogue import FIGURES, TABLES
-from pairgrad.experiments.paper_items import PAPER, SECTIONS
+from pairgrad_paper.tables.catalogue import FIGURES, TABLES
+from pairgrad_paper.tables.paper_items import PAPER, SECTIONS
 
 # What the paper has: labels by prefix, and the last number of each count.
 LABELS = {"eq": 64, "thm": 4, "cor": 3, "lem": 1, "prop": 1, "tab": 9, "fig": 11, "sec": 9, "app": 23}
@@ -24,12 +24,12 @@ SHARED_COUNT = ("theorem", "corollary", "lemma", "proposition")
 # Names that stand for any label, or for one that is wrong on purpose.
 MADE_UP = {
     "CONTRIBUTING.md": {"eq:n"},
-    "src/pairgrad/experiments/paper_items.py": {"fig:x"},
-    "src/pairgrad/experiments/published.py": {"tab:any"},
+    "paper/src/pairgrad_paper/paper_items.py": {"fig:x"},
+    "paper/src/pairgrad_paper/published.py": {"tab:any"},
     "tests/cli/test_tables_and_figures.py": {"tab:x"},
-    "tests/experiments/test_paper_items.py": {"thm:unheard", "tab:dimension-mian"},
-    "tests/experiments/test_shown.py": {"tab:some"},
-    "tests/experiments/test_table.py": {"tab:any", "tab:some"},
+    "paper/tests/test_paper_items.py": {"thm:unheard", "tab:dimension-mian"},
+    "paper/tests/test_shown.py": {"tab:some"},
+    "paper/tests/test_table.py": {"tab:any", "tab:some"},
 }
 # Items of our own are called tables and figures too, and the sections of the report have keys where the paper has no label.
 OWN = {*(f"tab:{name}" for name in TABLES), *(f"fig:{name}" for name in FIGURES), *filter(None, SECTIONS)}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = sorted(path.parent for top in ("src", "benchmarks", "tests") for path in (ROOT / top).rglob("__init__.py"))
+PACKAGES = sorted(path.parent for top in ("src", "paper", "benchmarks", "tests") for path in (ROOT / top).rglob("__init__.py"))
 # The modules of the command line have the names of the commands, and tests those of what they test.
-NAMED = [folder for folder in PACKAGES if folder.name != "pairgrad" and not {"cli", "tests"} & set(folder.relative_to(ROOT).parts)]
+NAMED = [folder for folder in PACKAGES if folder.name not in ("pairgrad", "pairgrad_paper", "paper") and not {"cli", "tests"} & set(folder.relative_to(ROOT).parts)]
 
 
 def said(folder: Path) -> str:
@@ -44,7 +44,7 @@ def test_a_folder_names_what_is_in_it(folder: Path) -> None:
 
 def test_no_code_stands_outside_of_a_package() -> None:
     """A folder of Python files without `__init__.py` would be looked at by nobody."""
-    loose = {path.parent for top in ("src/pairgrad", "benchmarks", "tests") for path in (ROOT / top).rglob("*.py")} - set(PACKAGES)
+    loose = {path.parent for top in ("src/pairgrad", "paper", "benchmarks", "tests") for path in (ROOT / top).rglob("*.py")} - set(PACKAGES)
     assert not loose, sorted(str(path.relative_to(ROOT)) for path in loose)
 
 
@@ -52,11 +52,11 @@ def imports_of_tests(text: str) -> list[str]:
     """The test files that a file imports from."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
     found = [name for node in nodes for name in [*(node.module or "").split("."), *(alias.name for alias in node.names)]]
-    return [name for name in found if re.fullmatch(r"test_\w+", name) and list(ROOT.glob(f"tests/**/{name}.py"))]
+    return [name for name in found if re.fullmatch(r"test_\w+", name) and [*ROOT.glob(f"tests/**/{name}.py"), *ROOT.glob(f"paper/tests/**/{name}.py")]]
 
 
 def test_tests_import_helpers_and_never_other_tests() -> None:
-    wrong = {str(path.relative_to(ROOT)): found for path in (ROOT / "tests").rglob("*.py") if (found := imports_of_tests(path.read_text()))}
+    wrong = {str(path.relative_to(ROOT)): found for top in ("tests", "paper/tests") for path in (ROOT / top).rglob("*.py") if (found := imports_of_tests(path.read_text()))}
     assert not wrong, f"what several tests share goes into a module without test_: {wrong}"
     assert imports_of_tests("from tests import test_tree\nfrom .test_docs import x\nfrom y import test_of_another") == [
         "test_tree",
@@ -77,7 +77,7 @@ def test_the_map_has_every_folder() -> None:
 def test_the_walk_sees_what_it_should(tmp_path: Path) -> None:
     """The checks above pass on an empty list too."""
     names = {str(folder.relative_to(ROOT)) for folder in PACKAGES}
-    assert {"src/pairgrad/ground", "src/pairgrad/experiments/runs", "benchmarks/learning", "tests/potentials"} <= names
+    assert {"src/pairgrad/ground", "paper/src/pairgrad_paper/runs", "benchmarks/learning", "tests/potentials"} <= names
     (tmp_path / "__init__.py").write_text('"""Has `one`."""')
     for name in ("one.py", "two.py", "_private.py"):
         (tmp_path / name).touch()

@@ -17,8 +17,8 @@ from pathlib import Path
 from tests.coherence.library_functions import FUNCTIONS
 
 from benchmarks.auditor import comparison, cost, example, library, recording
-from pairgrad.experiments.timing import one_thread
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import one_thread
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COMMAND = "python -m benchmarks.auditor"

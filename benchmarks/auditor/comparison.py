@@ -20,7 +20,7 @@ from benchmarks.auditor.cost import Cost
 from benchmarks.auditor.cost import table as cost_table
 from benchmarks.progress import progress
 from pairgrad.coherence import Report, Verdict, audit
-from pairgrad.experiments.timing import machine_line
+from pairgrad.ground.timing import machine_line
 
 ZOO: tuple[Specimen, ...] = (*independent.SPECIMENS, *ours.SPECIMENS)
 HALF: tuple[Specimen, ...] = ours.HALF_SPECIMENS

@@ -22,7 +22,7 @@ import torch
 
 import pairgrad
 from pairgrad.coherence import audit
-from pairgrad.experiments.timing import one_thread
+from pairgrad.ground.timing import one_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_GOAL = 200.0  # MiB beyond the function's own need

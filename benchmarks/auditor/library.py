@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from benchmarks.auditor.comparison import progress, row, rule
 from pairgrad.coherence import Report, Verdict, audit
-from pairgrad.experiments.timing import machine_line
+from pairgrad.ground.timing import machine_line
 
 DTYPES = (torch.float64, torch.float32)
 DIGITS = 40

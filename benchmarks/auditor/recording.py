@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 import pairgrad
 from pairgrad.coherence.recorder import Recorder
-from pairgrad.experiments.timing import machine_line
+from pairgrad.ground.timing import machine_line
 
 BATCH, SIDE, CLASSES = 32, 32, 10
 SHARE_GOAL = 1.03

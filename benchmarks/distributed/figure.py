@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.distributed.prediction import predicted
 from benchmarks.distributed.record import Record, Timing
-from pairgrad.experiments.figures.style import BLUE, GREY, SETTINGS, VERMILION, open_axes, pyplot
 from pairgrad.ground.files import write_atomically
+from pairgrad_paper.figures.style import BLUE, GREY, SETTINGS, VERMILION, open_axes, pyplot
 
 NAME = "distributed-scaling.png"
 ACROSS = 2  # panels beside one another

@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.distributed import figure, measure, record, report
 from benchmarks.distributed.cases import sizes
 from benchmarks.distributed.record import PARTS, Record
-from pairgrad.experiments.timing import machine, one_thread
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine, one_thread
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = "distributed-benchmarks.md"

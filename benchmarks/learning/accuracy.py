@@ -14,8 +14,8 @@ import torch
 
 import pairgrad as pg
 from benchmarks.learning.exact import Exact
-from pairgrad.experiments.timing import machine_line
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine_line
 
 DIMS = (128, 512, 1024)
 TEMPERATURE = 0.1

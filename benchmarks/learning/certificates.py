@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.learning.certified_states import QUANTITIES, SEARCHED, random_state, searched_state, used
 from benchmarks.progress import progress
-from pairgrad.experiments.timing import machine_line
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine_line
 
 CASES = {
     f"{name}, {str(dtype).removeprefix('torch.')}": (name, dtype) for dtype in (torch.float64, torch.float32) for name in ("arfr", "paired")

@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks.learning import growth
 from benchmarks.learning.contestants import EAGER, FLOOR, ORIGINAL
 from benchmarks.learning.record import Run
-from pairgrad.experiments.figures.style import BLUE, GREY, SETTINGS, VERMILION, open_axes, pyplot
 from pairgrad.ground.files import write_atomically
+from pairgrad_paper.figures.style import BLUE, GREY, SETTINGS, VERMILION, open_axes, pyplot
 
 NAME = "learning-growth.svg"
 _LOOKS = {ORIGINAL: (VERMILION, "--", "s"), EAGER[0]: (BLUE, "-", "o"), FLOOR: (GREY, ":", "^")}

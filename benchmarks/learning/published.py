@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.learning.contestants import COMPILED, DENSE, ORIGINAL, RECORDED
-from pairgrad.experiments.published import PrintedColumn
+from pairgrad_paper.tables.published import PrintedColumn
 
 _TABLE = "tab:h100-local"
 H100_MILLISECONDS = PrintedColumn(

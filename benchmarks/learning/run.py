@@ -19,8 +19,8 @@ from benchmarks.learning.record import Run
 from benchmarks.learning.session import GROWTH, PROTOCOLS, QUICK, measure, say
 from benchmarks.learning.worker import Isolated
 from benchmarks.learning.workload import SEED, Workload
-from pairgrad.experiments.timing import machine, one_thread
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import machine, one_thread
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _PAGE = "learning-benchmarks.md"

@@ -1,31 +1,35 @@
-"""Paired potentials: a value and the derivative handed to the optimizer, as one object."""
+"""Paired potentials: a value and the derivative handed to the optimizer, as one object.
+
+Names are imported when they are first used: `import pairgrad` itself does not load torch.
+"""
 
 from typing import TYPE_CHECKING, Any
 
-from pairgrad import coherence, compat, distributed, ood, testing
+from pairgrad._lazy import attach
 from pairgrad._version import __version__
-from pairgrad.certificates.learning import certify
-from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record
-from pairgrad.distributions import HypersphericalUniform, VonMisesFisher
-from pairgrad.ground.compilation import compile
-from pairgrad.losses import (
-    LogitAdjust,
-    OutlierExposure,
-    PATTLoss,
-    ProCoLoss,
-    TemperatureLogitAdjust,
-    UpdateField,
-    VMFClassifier,
-    VMFRegressionLoss,
-    update_field,
-    vmf_cross_entropy,
-    vmf_scores,
-)
-from pairgrad.potentials import Pair, Potential, Realization, potential, realizations
-from pairgrad.sphere import ClassBank, ClassState
 
 if TYPE_CHECKING:
+    from pairgrad import coherence, compat, distributed, ood, testing
+    from pairgrad.certificates import certify
+    from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record
+    from pairgrad.distributions import HypersphericalUniform, VonMisesFisher
+    from pairgrad.ground.compilation import compile
+    from pairgrad.losses import (
+        LogitAdjust,
+        OutlierExposure,
+        PATTLoss,
+        ProCoLoss,
+        TemperatureLogitAdjust,
+        UpdateField,
+        VMFClassifier,
+        VMFRegressionLoss,
+        update_field,
+        vmf_cross_entropy,
+        vmf_scores,
+    )
     from pairgrad.mixture import VMFMixture
+    from pairgrad.potentials import Pair, Potential, Realization, potential, realizations
+    from pairgrad.sphere import ClassBank, ClassState
 
 __all__ = [
     "ClassBank",
@@ -64,12 +68,40 @@ __all__ = [
     "vmf_scores",
 ]
 
+# The names that each module gives to `pairgrad`; type checkers and editors read the imports above.
+_NAMES = {
+    "pairgrad.certificates": ("certify",),
+    "pairgrad.coherence": ("CoherenceMonitor", "assert_coherent", "audit", "intended", "record"),
+    "pairgrad.distributions": ("HypersphericalUniform", "VonMisesFisher"),
+    "pairgrad.ground.compilation": ("compile",),
+    "pairgrad.losses": (
+        *("LogitAdjust", "OutlierExposure", "PATTLoss", "ProCoLoss", "TemperatureLogitAdjust", "UpdateField", "VMFClassifier"),
+        *("VMFRegressionLoss", "update_field", "vmf_cross_entropy", "vmf_scores"),
+    ),
+    "pairgrad.potentials": ("Pair", "Potential", "Realization", "potential", "realizations"),
+    "pairgrad.sphere": ("ClassBank", "ClassState"),
+}
+_PACKAGES = (
+    "certificates",
+    "coherence",
+    "compat",
+    "distributed",
+    "distributions",
+    "ground",
+    "losses",
+    "ood",
+    "potentials",
+    "sphere",
+    "testing",
+)
+
+_lazy, __dir__ = attach(__name__, {name: module for module, names in _NAMES.items() for name in names} | {"VMFMixture": ""}, _PACKAGES)
+
 
 def __getattr__(name: str) -> Any:
-    """`VMFMixture` is a scikit-learn estimator, and scikit-learn an extra: it is loaded when the name is first used."""
     if name != "VMFMixture":
-        raise AttributeError(f"module 'pairgrad' has no attribute {name!r}")
-    try:
+        return _lazy(name)
+    try:  # a scikit-learn estimator, and scikit-learn is an extra
         from pairgrad.mixture import VMFMixture
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "sklearn":
@@ -77,9 +109,4 @@ def __getattr__(name: str) -> Any:
         raise ModuleNotFoundError(
             "pairgrad.VMFMixture needs scikit-learn, which is not installed: pip install 'pairgrad[mixture]'", name=error.name
         ) from error
-    globals()[name] = VMFMixture
     return VMFMixture
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -15,11 +15,11 @@ def test_numbers() -> None:
     assert (share(9999, 10000), share(10, 10), share(0, 0)) == ("99.9", "100.0", "100.0")
     paths = (
         "src/pairgrad/ground/checks.py",
-        "src/pairgrad/experiments/runs/lock.py",
-        "src/pairgrad/experiments/table.py",
+        "paper/src/pairgrad_paper/runs/lock.py",
+        "paper/src/pairgrad_paper/table.py",
         "src/pytest_pairgrad.py",
     )
-    assert [package(path) for path in paths] == ["pairgrad.ground", "pairgrad.experiments.runs", "pairgrad.experiments", "pytest_pairgrad"]
+    assert [package(path) for path in paths] == ["pairgrad.ground", "pairgrad_paper.runs", "pairgrad_paper", "pytest_pairgrad"]
     assert package("src/pairgrad/__init__.py") == "pairgrad"
 
 

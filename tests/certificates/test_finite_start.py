@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from pairgrad.certificates.finite_start import FiniteStart
-from pairgrad.experiments import published
 from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchArithmetic
+from pairgrad_paper.tables import published
 
 TORCH, BALLS, MP = TorchArithmetic(), BallArithmetic(), MpmathArithmetic()
 DIGITS = 110

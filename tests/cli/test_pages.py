@@ -118,9 +118,9 @@ class TestMistakes:
 def test_a_bug_has_a_code_of_its_own() -> None:
     """A traceback, who to tell, and no code that a command uses for an answer."""
     code = (
-        "import pairgrad.cli.tables\n"
+        "import pairgrad_paper.commands.tables\n"
         "def broken(*_): raise KeyError('a bug')\n"
-        "pairgrad.cli.tables.run = broken\n"
+        "pairgrad_paper.commands.tables.run = broken\n"
         "import sys; sys.argv = ['pairgrad', 'tables']\n"
         "from pairgrad.cli import main; main()"
     )

@@ -8,7 +8,7 @@ import struct
 import urllib.parse
 from pathlib import Path
 
-from pairgrad.experiments.figures.style import SMALLEST
+from pairgrad_paper.figures.style import SMALLEST
 
 POINT = 1 / 72  # of an inch
 INCH = 96  # pixels of a page, as CSS counts them

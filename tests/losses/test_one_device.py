@@ -47,5 +47,6 @@ def test_scores_and_losses_stay_on_the_device(mode: OneDevice, realization: str)
     loss = pg.vmf_cross_entropy(features, labels, state, realization=realization)
     loss.backward()
     assert {scores.device.type, loss.device.type} == {"meta"}
-    assert features.grad is not None and features.grad.device.type == "meta"
+    assert features.grad is not None
+    assert features.grad.device.type == "meta"
     assert mode.mixed == []

@@ -1,13 +1,53 @@
-"""The command line. `main` is the entry point; the commands are in modules of their own and loaded when asked for."""
+"""The command line. `main` is the entry point; what a command runs is loaded when it is called.
+
+A distribution adds commands through the entry-point group `pairgrad.commands`: an entry names a sequence of `Command`. The other names are what such
+commands are made with: groups of the first page, clear errors, progress bars and output that survives a closed pipe.
+"""
 
 from __future__ import annotations
 
 import sys
 import traceback
+from typing import TYPE_CHECKING
+
+from pairgrad._lazy import attach
+
+if TYPE_CHECKING:
+    from pairgrad.cli.commands import complete_realizations
+    from pairgrad.cli.mistakes import THREADS, check_file, explained, fail, known_realizations
+    from pairgrad.cli.output import Tick, prepare, progress
+    from pairgrad.cli.pages import Command, Group
+    from pairgrad.cli.streams import Streams, silence
+
+__all__ = [
+    "THREADS",
+    "Command",
+    "Group",
+    "Streams",
+    "Tick",
+    "check_file",
+    "complete_realizations",
+    "explained",
+    "fail",
+    "known_realizations",
+    "main",
+    "prepare",
+    "progress",
+    "silence",
+]
+
+_NAMES = {
+    "commands": ("complete_realizations",),
+    "mistakes": ("THREADS", "check_file", "explained", "fail", "known_realizations"),
+    "output": ("Tick", "prepare", "progress"),
+    "pages": ("Command", "Group"),
+    "streams": ("Streams", "silence"),
+}
+__getattr__, __dir__ = attach(__name__, {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names})
 
 
 def main() -> None:
-    """Run the command line, or say what to install for it. What nobody expected ends with its traceback and a code of its own."""
+    """Run the command line, or say what to install for it. An unexpected error ends with its traceback and a code of its own."""
     try:
         import rich
         import typer
@@ -22,5 +62,7 @@ def main() -> None:
         app()
     except Exception:
         traceback.print_exc()
-        print("pairgrad: this is a bug of pairgrad. Please report it with these lines and what `pairgrad doctor` prints.", file=sys.stderr)
+        print(
+            "pairgrad: this is a bug in pairgrad. Please report it with these lines and the output of `pairgrad doctor`.", file=sys.stderr
+        )
         sys.exit(BUG)

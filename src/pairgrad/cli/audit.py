@@ -12,7 +12,6 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from pairgrad.cli.audit_child import Outcome, watch
+from pairgrad.cli.commands import AuditOptions
 from pairgrad.cli.output import prepare
 from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
 from pairgrad.cli.streams import Streams
@@ -39,38 +39,15 @@ FORMATS = ("text", "json", "github")
 _EXTENSIONS = {"--html": (".html", ".htm"), "--json": (".json",), "--code-quality": (".json",)}
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line says beside the targets."""
-
-    inputs: str | None = None
-    inputs_from: str | None = None
-    domain: str | None = None
-    dtype: str | None = None
-    effort: str = "standard"
-    seed: int = 0
-    tolerance: float = 0.0
-    intent: str | None = None
-    second_order: bool = True
-    consequences: bool = True
-    timeout: float = 300.0
-    html: Path | None = None
-    json: Path | None = None
-    code_quality: Path | None = None
-    format: str = "text"
-    explain: bool = False
-    quiet: bool = False
-    traceback: bool = False
-
-    def request(self, target: str) -> dict[str, Any]:
-        """What the worker is told."""
-        names = ("inputs", "inputs_from", "domain", "dtype", "effort", "seed", "tolerance", "intent", "second_order", "consequences")
-        return {"target": target, "stdout_to_stderr": self.format != "text", **{name: getattr(self, name) for name in names}}
+def request(target: str, options: AuditOptions) -> dict[str, Any]:
+    """What the worker is told."""
+    names = ("inputs", "inputs_from", "domain", "dtype", "effort", "seed", "tolerance", "intent", "second_order", "consequences")
+    return {"target": target, "stdout_to_stderr": options.format != "text", **{name: getattr(options, name) for name in names}}
 
 
-def run(targets: Sequence[str], options: Options) -> int:
+def run(options: AuditOptions) -> int:
     """Audit every target; the exit code of the worst. A second Ctrl-C ends it at once."""
-    audits = _Audits(targets, options)
+    audits = _Audits(options)
     try:
         audits.all()
     except KeyboardInterrupt:
@@ -86,7 +63,8 @@ def run(targets: Sequence[str], options: Options) -> int:
 class _Audits:
     """The targets of one call, one after the other: files first, then words, because a reader may be gone."""
 
-    def __init__(self, targets: Sequence[str], options: Options) -> None:
+    def __init__(self, options: AuditOptions) -> None:
+        targets = options.targets
         self._targets, self._options = targets, options
         self.streams = Streams("pairgrad audit")
         self._several, self._stems = len(targets) > 1, _stems(targets)
@@ -152,7 +130,7 @@ class _Audits:
         """Audit one; how that ended."""
         target, options = self._targets[len(self._codes)], self._options
         with _shown(self.streams, target if self._several else "", options.quiet) as show, _terminated_like_interrupted():
-            outcome = watch(options.request(target), options.timeout, show)
+            outcome = watch(request(target, options), options.timeout, show)
         report = None if outcome.report is None else Report.from_dict(outcome.report)
         trouble = _trouble(target, outcome, options)
         undecided = bool(trouble) and report is not None and report.verdict is Verdict.INCONCLUSIVE
@@ -247,7 +225,7 @@ def _failure_entry(target: str, message: str, location: str | None = None) -> di
 # Before -------------------------------------------------------------------------------------------------------------------
 
 
-def _check(targets: Sequence[str], options: Options) -> None:
+def _check(targets: Sequence[str], options: AuditOptions) -> None:
     """Everything that can be found wrong without calling anything."""
     for target in targets:
         split(target)
@@ -276,7 +254,7 @@ def _check(targets: Sequence[str], options: Options) -> None:
         raise ValueError(f"--timeout must be a number of seconds, or 0 for none, got {options.timeout:g}")
 
 
-def _check_files(options: Options, *, several: bool) -> None:
+def _check_files(options: AuditOptions, *, several: bool) -> None:
     _check_file("--html", options.html, several=several)
     _check_file("--json", options.json, several=several)
     _check_file("--code-quality", options.code_quality, several=False)
@@ -371,7 +349,7 @@ def _code(outcome: Outcome, report: Report | None) -> int:
     return INCOHERENT
 
 
-def _tell(streams: Streams, target: str, trouble: str, outcome: Outcome, report: Report | None, options: Options) -> None:
+def _tell(streams: Streams, target: str, trouble: str, outcome: Outcome, report: Report | None, options: AuditOptions) -> None:
     """Why the audit has no end, if it has none; the report; what else there is."""
     if trouble:
         found = "nothing was found until then" if report is not None and _is_empty(report) else "this was found until then:"
@@ -384,7 +362,7 @@ def _tell(streams: Streams, target: str, trouble: str, outcome: Outcome, report:
         _complain(streams, note)
 
 
-def _trouble(target: str, outcome: Outcome, options: Options) -> str:
+def _trouble(target: str, outcome: Outcome, options: AuditOptions) -> str:
     stage = outcome.stage
     calls = f" ({_counted(stage['calls'], 'call')})" if stage["calls"] else ""
     where = f"while {stage['stage']}{calls}" + (f", at {outcome.place}" if outcome.place else "")
@@ -420,14 +398,14 @@ def _is_empty(report: Report) -> bool:
     return not report.states and all(finding.kind == "note" for finding in report.findings)
 
 
-def _on_github(options: Options) -> bool:
+def _on_github(options: AuditOptions) -> bool:
     return options.format == "github" or os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 # Words --------------------------------------------------------------------------------------------------------------------
 
 
-def _print(streams: Streams, report: Report, options: Options) -> None:
+def _print(streams: Streams, report: Report, options: AuditOptions) -> None:
     console = streams.out
     if options.quiet:
         streams.show(Text(f"{report.name}: {report.headline}"))

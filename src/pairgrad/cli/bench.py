@@ -15,10 +15,10 @@ from rich.text import Text
 from torch.nn.functional import normalize
 
 import pairgrad as pg
-from pairgrad.cli.show import progress
-from pairgrad.experiments.timing import Call, machine_line, median_seconds
+from pairgrad.cli.output import progress
 from pairgrad.ground.checks import one_of
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import Call, machine_line, median_seconds
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _ELEMENTS = 4096

@@ -19,7 +19,7 @@ from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
 from pairgrad.cli.mistakes import fail
-from pairgrad.cli.show import progress
+from pairgrad.cli.output import progress
 from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
 

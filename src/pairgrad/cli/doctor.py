@@ -18,20 +18,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pairgrad.cli.output import progress
 from pairgrad.cli.self_check import CHECKS, COMPILED, Skipped, usable_dtypes
-from pairgrad.cli.show import progress
-from pairgrad.experiments.timing import processor
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.timing import processor
 
 OK, MISSING, OLD, FAILED, SKIPPED = "ok", "missing", "too old", "FAILED", "skipped"
 # Extras that a user may want, and what for. Those of developers (docs, test, dev, bench-peers ...) are left out, as is "all", which is several of these.
 EXTRAS = {
     "cli": "this command line",
     "reference": "ball arithmetic: certificates, 'reference', the tables",
-    "figures": "pictures",
     "html": "reports as HTML pages",
     "mixture": "VMFMixture",
-    "train": "pairgrad train and evaluate",
     "jax": "audits of JAX functions",
     "integrations": "Lightning, transformers, TensorBoard",
 }
@@ -110,7 +108,6 @@ def system() -> dict[str, str]:
         "torch": f"{torch.__version__}, {build}, {threads} thread{'s' * (threads != 1)}, {torch.backends.cpu.get_cpu_capability()}",
         "compile": _compiler(),
         "distributed": ", ".join(_backends()) or "not in this build",
-        "$PAIRGRAD_DATA": _data(),
     }
     return facts
 
@@ -201,13 +198,6 @@ def _backends() -> list[str]:
 
     known = {"gloo": distributed.is_gloo_available, "nccl": distributed.is_nccl_available, "mpi": distributed.is_mpi_available}
     return [name for name, available in known.items() if available()]
-
-
-def _data() -> str:
-    root = os.environ.get("PAIRGRAD_DATA")
-    if not root:
-        return "not set; only pairgrad train on real images needs it"
-    return f"{root}{'' if Path(root).is_dir() else ', which is no directory'}"
 
 
 def _release(version: str) -> tuple[int, ...]:

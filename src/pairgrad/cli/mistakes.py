@@ -64,21 +64,25 @@ def _too_large(error: Exception) -> bool:
 
 
 @contextmanager
-def explained(command: str, output: Path | None = None, reads: Path | None = None, file: str | None = None) -> Iterator[None]:
-    """Missing extras, unknown names, numbers that no memory holds, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback.
+def explained(
+    command: str,
+    output: Path | None = None,
+    reads: Path | None = None,
+    file: str | None = None,
+    also: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Missing extras, too little memory, and files that cannot be read or written: a sentence and exit code 2 instead of a traceback.
 
     Args:
         command: its name.
         output: the directory that it writes to, or the file if `file` is given.
         reads: the file that it reads.
         file: the option that names the file `output`.
+        also: exceptions whose message is all that a user needs.
     """
-    from pairgrad.experiments.catalogue import UnknownName
-    from pairgrad.experiments.records import RecordError
-
     try:
         yield
-    except (ImportError, UnknownName, RecordError) as error:
+    except (ImportError, *also) as error:
         fail(command, error)
     except OSError as error:
         reason = error.strerror or error
@@ -92,19 +96,8 @@ def explained(command: str, output: Path | None = None, reads: Path | None = Non
         fail(command, f"not enough memory for what was asked: {str(error).splitlines()[0] or 'out of memory'}; choose smaller numbers")
 
 
-@contextmanager
-def reported(command: str) -> Iterator[None]:
-    """What goes wrong with data, runs and settings: the sentence that says what to do, and exit code 2."""
-    from pairgrad.cli.train import EXPLAINED
-
-    try:
-        yield
-    except EXPLAINED as error:
-        fail(command, error)
-
-
 def known_realizations(given: list[str] | None, option: str = "--realization") -> None:
-    """Refuse a name that is no realization."""
+    """Refuse an unknown realization."""
     import pairgrad
 
     known = [r.name for r in pairgrad.realizations() if r.name != "reference"]

@@ -1,15 +1,16 @@
-"""The directory that a command writes into."""
+"""Progress on a terminal, and the directory that a command writes into."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
+from rich.progress import Progress
 
-from pairgrad.experiments.records import Records
+Tick = Callable[[], None]
 
 
 def prepare(directory: Path) -> None:
@@ -19,14 +20,9 @@ def prepare(directory: Path) -> None:
         pass
 
 
-def records_in(directory: Path | None) -> Records:
-    """The records there, those of the package without a directory. A user's are read here, so that a broken one is told before anything is computed."""
-    records = Records(directory)
-    if directory is not None:
-        len(records)
-    return records
-
-
-def report(console: Console, paths: Sequence[Path]) -> None:
-    """Say which files there are now."""
-    console.print(Text(f"Written to {paths[0].parent}: {', '.join(path.name for path in paths)}"))
+@contextmanager
+def progress(console: Console, name: str, steps: int) -> Iterator[Tick]:
+    """A bar that disappears when it is done; on a terminal only."""
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=steps)
+        yield lambda: bar.advance(task)

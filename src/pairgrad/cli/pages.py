@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, get_type_hints
+from enum import StrEnum
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -13,10 +14,43 @@ from typer.core import TyperCommand, TyperGroup
 from pairgrad.cli import mistakes
 from pairgrad.cli.exit_codes import GENERAL
 
+HELP = {"help_option_names": ["--help", "-h"]}
+# Commands of the distribution pairgrad-paper: without it they say how to get it.
+PAPER = ("demo", "train", "evaluate", "fork", "frozen", "states", "collect", "tables", "figures", "report", "times")
 _OPTIONS = "Options"  # of options that are in no other group
 _DebugOption = Annotated[
     bool, typer.Option("--debug", envvar="PAIRGRAD_DEBUG", show_envvar=False, help="Show tracebacks of mistakes, too ($PAIRGRAD_DEBUG=1).")
 ]
+
+
+class Group(StrEnum):
+    """What commands are for, in the order of the first page."""
+
+    START = "Start here"
+    AUDIT = "Audit a backward"
+    TRAIN = "Train with a von Mises-Fisher loss"
+    PAPER = "Reproduce the paper"
+    FIND_OUT = "Find out"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command.
+
+    Attributes:
+        run: a function whose name is that of the command and whose docstring is its page. It takes nothing, or one dataclass whose fields are
+            annotated with `typer.Option` or `typer.Argument`: the options of the command.
+        group: where it is on the first page.
+        short: what it does, there, in at most 60 characters.
+        examples: what one can type, and what that does.
+        codes: exit codes beside the general ones.
+    """
+
+    run: Callable[..., None]
+    group: Group
+    short: str
+    examples: Sequence[tuple[str, str]]
+    codes: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 class Page(TyperCommand):
@@ -56,6 +90,10 @@ class Page(TyperCommand):
 class Contents(TyperGroup):
     """The first page: commands by what they are for."""
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        return _not_installed(cmd_name) if found is None and cmd_name in PAPER else found
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
@@ -72,41 +110,35 @@ class Contents(TyperGroup):
         formatter.write_text("pairgrad COMMAND --help has the options, examples and exit codes of a command.")
 
 
-def add(
-    app: typer.Typer,
-    function: Callable[..., None],
-    *,
-    group: str,
-    short: str,
-    examples: Sequence[tuple[str, str]],
-    codes: Mapping[int, str] | None = None,
-) -> None:
-    """Put a command on the command line.
-
-    Args:
-        app: the command line.
-        function: the command; its docstring is its page.
-        group: where it stands on the first page.
-        short: what it does, there, in at most 60 characters.
-        examples: what one can type, and what that does.
-        codes: exit codes beside the general ones.
-    """
-    known = dict(sorted({**GENERAL, **(codes or {})}.items()))
-    page = type("Page", (Page,), {"examples": tuple(examples), "codes": known})
-    app.command(cls=page, rich_help_panel=group, short_help=short)(_debuggable(function))
+def _not_installed(command: str) -> NoReturn:
+    mistakes.fail(command, "this command comes with the paper's experiments: pip install pairgrad-paper")
 
 
-def _debuggable(function: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option --debug."""
+def add(app: typer.Typer, command: Command) -> None:
+    """Put a command on the command line."""
+    codes = dict(sorted({**GENERAL, **command.codes}.items()))
+    page = type("Page", (Page,), {"examples": tuple(command.examples), "codes": codes})
+    app.command(command.run.__name__, cls=page, rich_help_panel=command.group, short_help=command.short, context_settings=HELP)(
+        _flattened(command.run)
+    )
 
-    @functools.wraps(function)
-    def command(*arguments: Any, debug: bool, **options: Any) -> None:
+
+def _flattened(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with the fields of its options object as parameters, which is what typer reads, and with an option --debug."""
+    kind: Any = next((hint for name, hint in get_type_hints(function).items() if name != "return"), None)
+    fields = () if kind is None else dataclasses.fields(kind)
+    hints = {**(get_type_hints(kind, include_extras=True) if fields else {}), "debug": _DebugOption}
+
+    def command(debug: bool, **given: Any) -> None:
         with mistakes.shown_in_full(debug):
-            function(*arguments, **options)
+            function() if kind is None else function(kind(**given))
 
-    hints = {**get_type_hints(function, include_extras=True), "debug": _DebugOption}
-    parameters = [each.replace(annotation=hints[name]) for name, each in inspect.signature(function).parameters.items()]
-    option = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_DebugOption)
-    command.__signature__ = inspect.Signature([*parameters, option])  # type: ignore[attr-defined]
+    def parameter(name: str, default: Any) -> inspect.Parameter:
+        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+
+    parameters = [parameter(each.name, each.default) for each in fields]
+    command.__signature__ = inspect.Signature([*parameters, parameter("debug", False)])
     command.__annotations__ = hints
+    command.__doc__ = function.__doc__
     return command

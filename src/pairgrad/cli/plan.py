@@ -6,14 +6,14 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.text import Text
 
+from pairgrad.cli.commands import PlanOptions
 from pairgrad.distributed.calibration import Rate, calibrated
 from pairgrad.distributed.calls import Call
 from pairgrad.distributed.collectives import call_seconds
@@ -35,35 +35,7 @@ class WrongOption(ValueError):
     """An option that cannot be used; the message names it, what was expected, what came and what to do."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """The command line as it came."""
-
-    classes: str
-    dim: str
-    ranks: str
-    batch: str
-    bandwidth: str | None = None
-    latency: str | None = None
-    flops: str | None = None
-    elementwise: str | None = None
-    memory: str | None = None
-    process: str | None = None
-    views: str = "1"
-    dtype: str = "float32"
-    two_epochs: bool = False
-    prior: bool = False
-    sample: str = "1"
-    exchange: str = "auto"
-    replicated_inputs: bool = False
-    static: bool = False
-    unbounded: bool = False
-    measure: bool = False
-    device: str | None = None
-    json: Path | None = None
-
-
-def run(options: Options, console: Console) -> Plan:
+def run(options: PlanOptions, console: Console) -> Plan:
     """Plan, print, and write the file if one was asked for."""
     for option, value in (("--flops", options.flops), ("--elementwise", options.elementwise)):
         if options.measure and value is not None:
@@ -102,7 +74,7 @@ def whole(option: str, text: str, least: int = 1) -> int:
     return int(value)
 
 
-def _workload(options: Options) -> Workload:
+def _workload(options: PlanOptions) -> Workload:
     share = number("--sample", options.sample, example="0.1")
     if share > 1 or float(share) <= 0:
         raise WrongOption(f"--sample must lie above 0 and be at most 1, got {options.sample!r}: it is the share of classes that is scored")
@@ -122,7 +94,7 @@ def _workload(options: Options) -> Workload:
     )
 
 
-def _cluster(options: Options) -> Cluster:
+def _cluster(options: PlanOptions) -> Cluster:
     return Cluster(
         ranks=whole("--ranks", options.ranks),
         bandwidth=_quantity("--bandwidth", options.bandwidth, BANDWIDTH, "bytes per second", "25e9"),
@@ -153,7 +125,7 @@ def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def _measured(options: Options, workload: Workload, console: Console) -> Rate:
+def _measured(options: PlanOptions, workload: Workload, console: Console) -> Rate:
     try:
         device = torch.device("cpu" if options.device is None else options.device)
         torch.zeros(1, device=device).item()  # the device "meta" has no numbers

@@ -15,7 +15,7 @@ from pairgrad.coherence.audit import Progress, assert_coherent, audit
 from pairgrad.coherence.consistent import differentiated_forward
 from pairgrad.coherence.domain import Box, LogRange
 from pairgrad.coherence.field import Antisymmetry, Circulation, antisymmetry, circulation, component
-from pairgrad.coherence.fork import Fork, best_scaling, fork
+from pairgrad.coherence.fork import Fork, best_scaling, fork, relative_gap
 from pairgrad.coherence.intent import intended
 from pairgrad.coherence.jax_functions import from_jax
 from pairgrad.coherence.monitor import CoherenceMonitor, CoherenceWarning, IncoherentBackward
@@ -63,6 +63,7 @@ __all__ = [
     "from_jax",
     "intended",
     "record",
+    "relative_gap",
     "replay",
     "visits",
 ]

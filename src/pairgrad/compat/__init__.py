@@ -7,5 +7,17 @@
 from pairgrad.compat import proco
 from pairgrad.compat.checkpoint import EstimatorState, ProCoState, read_proco_checkpoint
 from pairgrad.compat.conventions import MetricLearningLoss, TimmLoss
+from pairgrad.compat.pickles import Construction, Symbol, kind, read_pickle
 
-__all__ = ["EstimatorState", "MetricLearningLoss", "ProCoState", "TimmLoss", "proco", "read_proco_checkpoint"]
+__all__ = [
+    "Construction",
+    "EstimatorState",
+    "MetricLearningLoss",
+    "ProCoState",
+    "Symbol",
+    "TimmLoss",
+    "kind",
+    "proco",
+    "read_pickle",
+    "read_proco_checkpoint",
+]

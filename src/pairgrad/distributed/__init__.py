@@ -5,7 +5,7 @@
 - `plan`, `footprint` and `calibration`: what a step will cost, before it is run.
 """
 
-from pairgrad.distributed.bank import DistributedClassBank
+from pairgrad.distributed.bank import EXCHANGES, DistributedClassBank
 from pairgrad.distributed.calls import Call, wire_bytes
 from pairgrad.distributed.communicator import Communicator
 from pairgrad.distributed.cross_entropy import ShardedClassState, vmf_cross_entropy
@@ -13,15 +13,17 @@ from pairgrad.distributed.inputs import until_all_are_done
 from pairgrad.distributed.layout import Layout, shard
 from pairgrad.distributed.loss import distribute
 from pairgrad.distributed.top import top_classes
-from pairgrad.distributed.watch import RankError
+from pairgrad.distributed.watch import RankError, Watch
 
 __all__ = [
+    "EXCHANGES",
     "Call",
     "Communicator",
     "DistributedClassBank",
     "Layout",
     "RankError",
     "ShardedClassState",
+    "Watch",
     "distribute",
     "shard",
     "top_classes",

@@ -1,5 +1,33 @@
-"""What every other part stands on: arithmetics, dtypes and checks. Imports torch and numpy, nothing of ours.
+"""What every other part stands on: arithmetics, checks, files and timing. Imports torch and numpy, nothing of ours.
 
-`arithmetic` (floats, mpmath, balls), `balls`, `quadrature`, `certificate` (what a statement about an error is), `checks` (of arguments), `files`,
-`compilation`.
+`arithmetic` (floats, mpmath, balls), `balls`, `quadrature`, `certificate` (a statement about an error), `checks` (of arguments), `files` (atomic writes),
+`timing` (medians of interleaved calls), `compilation`. The names below are for packages that build on pairgrad, such as the paper's experiments.
 """
+
+from pairgrad.ground.arithmetic import BallArithmetic, TorchArithmetic
+from pairgrad.ground.balls import flint, working_precision
+from pairgrad.ground.certificate import Certificate, rounded_up
+from pairgrad.ground.checks import describe, integer_at_least, one_of
+from pairgrad.ground.files import sync_directory, sync_file, umask, write_atomically
+from pairgrad.ground.timing import machine, machine_line, median_seconds, one_thread, processor
+
+__all__ = [
+    "BallArithmetic",
+    "Certificate",
+    "TorchArithmetic",
+    "describe",
+    "flint",
+    "integer_at_least",
+    "machine",
+    "machine_line",
+    "median_seconds",
+    "one_of",
+    "one_thread",
+    "processor",
+    "rounded_up",
+    "sync_directory",
+    "sync_file",
+    "umask",
+    "working_precision",
+    "write_atomically",
+]

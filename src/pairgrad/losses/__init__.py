@@ -11,12 +11,13 @@ from pairgrad.losses.classifier import VMFClassifier
 from pairgrad.losses.cross_entropy import vmf_cross_entropy
 from pairgrad.losses.field import UpdateField, update_field
 from pairgrad.losses.outlier import OutlierExposure
-from pairgrad.losses.patt import PATTLoss, PATTTerms
+from pairgrad.losses.patt import PRESETS, PATTLoss, PATTTerms
 from pairgrad.losses.proco import ProCoLoss
 from pairgrad.losses.regression import VMFRegressionLoss
 from pairgrad.losses.scores import vmf_scores
 
 __all__ = [
+    "PRESETS",
     "BankLoss",
     "LogitAdjust",
     "OutlierExposure",

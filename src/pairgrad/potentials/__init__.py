@@ -5,7 +5,9 @@
 - Behind the first two: `expansion` with the coefficients of `debye`, `plan` (order and shift), `proven` (constants of error bounds). `inverse`: of the slope.
 """
 
+from pairgrad.potentials.formulas import Formulas
 from pairgrad.potentials.protocol import Pair, Potential
+from pairgrad.potentials.reference import Balls
 from pairgrad.potentials.registry import Realization, potential, realizations
 
-__all__ = ["Pair", "Potential", "Realization", "potential", "realizations"]
+__all__ = ["Balls", "Formulas", "Pair", "Potential", "Realization", "potential", "realizations"]

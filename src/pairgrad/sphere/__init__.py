@@ -3,8 +3,9 @@
 `bank` estimates by `statistics` (sums, counts) and `resultant` (concentrations); `state` is what scores read, `geometry` their radii; `area`, `inputs`.
 """
 
-from pairgrad.sphere.bank import ClassBank
+from pairgrad.sphere.bank import MEMORIES, ClassBank
+from pairgrad.sphere.geometry import GEOMETRIES, squared_increment
 from pairgrad.sphere.resultant import expected_squared_resultant
 from pairgrad.sphere.state import ClassState
 
-__all__ = ["ClassBank", "ClassState", "expected_squared_resultant"]
+__all__ = ["GEOMETRIES", "MEMORIES", "ClassBank", "ClassState", "expected_squared_resultant", "squared_increment"]

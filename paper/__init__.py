@@ -1,0 +1,1 @@
+"""The laboratory of the paper: the distribution `pairgrad-paper` in `src`, and its tests."""

@@ -1,0 +1,93 @@
+"""The list of commands: what each is for, and an example or two."""
+
+from pairgrad.cli import Command, Group
+from pairgrad_paper.commands.evidence_commands import demo, figures, report, tables, times
+from pairgrad_paper.commands.run_commands import collect, evaluate, fork, frozen, states, train
+
+FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
+TRAIN = {**FORK, 5: "Another process died, hangs or has other settings."}
+
+COMMANDS = (
+    Command(
+        demo,
+        Group.START,
+        short="The whole story, live, and one HTML report of it.",
+        examples=[
+            ("pairgrad demo", "Two minutes on two cores; the report is pairgrad-demo/report.html."),
+            ("pairgrad demo --epochs 5 --open", "A shorter training, and the report in a browser."),
+        ],
+    ),
+    Command(
+        train,
+        Group.TRAIN,
+        short="Train a recipe or resume a run.",
+        examples=[
+            ("pairgrad train", "List the recipes."),
+            ("pairgrad train digits-lt --realization original --realization arfr", "Two arms, no download, half a minute each."),
+            ("pairgrad train patt-cifar10-lt-if100 --data-root /my/data --dry-run", "Every setting, and what it would do here."),
+            ("torchrun --nproc-per-node 8 -m pairgrad train proco-inat18", "On eight GPUs."),
+        ],
+        codes=TRAIN,
+    ),
+    Command(
+        evaluate,
+        Group.TRAIN,
+        short="Accuracy by shot group, and OOD detection.",
+        examples=[("pairgrad evaluate runs/digits-lt-*", "Every run, and means over seeds.")],
+    ),
+    Command(
+        report,
+        Group.PAPER,
+        short="All tables and figures on one page.",
+        examples=[("pairgrad report --open", "From records, in a minute.")],
+    ),
+    Command(
+        tables,
+        Group.PAPER,
+        short="The paper's tables beside the published numbers.",
+        examples=[
+            ("pairgrad tables", "All of them."),
+            ("pairgrad tables --only ratio-fidelity --only tab:parity-counterfactual", "Two, by name or by label."),
+        ],
+    ),
+    Command(
+        figures,
+        Group.PAPER,
+        short="The paper's figures, drawn anew.",
+        examples=[("pairgrad figures --only value-and-slope", "One, as SVG, PNG and PDF.")],
+    ),
+    Command(
+        fork,
+        Group.PAPER,
+        short="Several realizations from one start, on the same tensors.",
+        examples=[
+            ("pairgrad fork digits-lt --updates 100", "Four branches of the small benchmark."),
+            ("pairgrad fork --from runs/digits-lt-original-seed3407", "From where a run has come."),
+        ],
+        codes=FORK,
+    ),
+    Command(
+        frozen,
+        Group.PAPER,
+        short="One state held still, the backward rule changed.",
+        examples=[("pairgrad frozen runs/digits-lt-original-seed3407", "Three states of a run.")],
+    ),
+    Command(
+        states,
+        Group.PAPER,
+        short="Defects at the states that a run visits.",
+        examples=[("pairgrad states runs/digits-lt-original-seed3407 --every 10", "Every tenth epoch.")],
+    ),
+    Command(
+        collect,
+        Group.PAPER,
+        short="Small records of runs, from which tables are made.",
+        examples=[("pairgrad collect runs/digits-lt-* --records records", "Then: pairgrad tables --records records.")],
+    ),
+    Command(
+        times,
+        Group.PAPER,
+        short="Times by dimension, for the table complexity.",
+        examples=[("pairgrad times --output records/complexity-times.jsonl", "Then: pairgrad tables --only complexity --records records.")],
+    ),
+)

@@ -1,0 +1,336 @@
+"""Commands about runs and their options: train, evaluate, fork, and what is taken from runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pairgrad.cli import THREADS, Streams, complete_realizations, known_realizations
+from pairgrad_paper.commands import completion
+from pairgrad_paper.commands.mistakes import explained
+
+_WHAT, _LOOK, _WHERE, _SEVERAL = "What to train", "Checkpoints, records and looks", "Where", "With several processes"
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train, where, and what to keep."""
+
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe; without it they are listed.", metavar="RECIPE", autocompletion=completion.recipes)
+    ] = None
+    realization: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How the potential is computed: original, consistent, arfr, paired; repeat for several runs.",
+            metavar="NAME",
+            rich_help_panel=_WHAT,
+            autocompletion=complete_realizations,
+        ),
+    ] = None
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Seed, instead of the recipe's; repeat for several runs.", metavar="N", rich_help_panel=_WHAT)
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE", rich_help_panel=_WHAT),
+    ] = None
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.", metavar="DIR", rich_help_panel=_WHAT)
+    ] = Path("runs")
+    data_root: Annotated[
+        Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR", rich_help_panel=_WHAT)
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE", rich_help_panel=_WHERE)
+    ] = None
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, max=THREADS, help="Threads of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE),
+    ] = None
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.", metavar="N", rich_help_panel=_WHERE)] = 0
+    keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.", metavar="N", rich_help_panel=_LOOK)] = 2
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, help="Epochs between two checkpoints.", metavar="EPOCHS", rich_help_panel=_LOOK)
+    ] = 1
+    checkpoint_minutes: Annotated[
+        float, typer.Option(min=0, help="No checkpoint gets older than this.", metavar="MINUTES", rich_help_panel=_LOOK)
+    ] = 10.0
+    record_every: Annotated[
+        int, typer.Option(min=1, help="Updates between two lines of the record.", metavar="UPDATES", rich_help_panel=_LOOK)
+    ] = 10
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Epochs between two looks at the test images; 0: never.",
+            show_default="a tenth of the run",
+            metavar="EPOCHS",
+            rich_help_panel=_LOOK,
+        ),
+    ] = None
+    monitor_every: Annotated[
+        int,
+        typer.Option(min=0, help="Updates between two looks at the custom backwards; 0: never.", metavar="UPDATES", rich_help_panel=_LOOK),
+    ] = 50
+    stop_at: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many updates, with a checkpoint.", metavar="UPDATE", rich_help_panel=_LOOK)
+    ] = None
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard too.", rich_help_panel=_LOOK)] = False
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.", rich_help_panel=_WHERE)
+    ] = True
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.", rich_help_panel=_WHERE)
+    ] = True
+    class_parallel: Annotated[
+        int, typer.Option(min=1, help="This many share the classes out; 1: each has all.", metavar="N", rich_help_panel=_SEVERAL)
+    ] = 1
+    exchange: Annotated[
+        str, typer.Option(help="How class banks are brought up to date: auto, gather, reduce.", metavar="HOW", rich_help_panel=_SEVERAL)
+    ] = "auto"
+    wrap: Annotated[
+        str, typer.Option(help="ddp, each has all weights, or fsdp, they share them out.", metavar="HOW", rich_help_panel=_SEVERAL)
+    ] = "ddp"
+    timeout: Annotated[
+        float, typer.Option(help="Give up when another was waited for this long.", metavar="SECONDS", rich_help_panel=_SEVERAL)
+    ] = 600.0
+    reshare: Annotated[
+        bool,
+        typer.Option(
+            "--reshare",
+            help="Go on with a run of another number of processes, or other options of these, from its last checkpoint.",
+            rich_help_panel=_SEVERAL,
+        ),
+    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.", rich_help_panel=_WHAT)] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+
+
+def train(options: TrainOptions) -> None:
+    """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
+
+    Several realizations or seeds are run one after the other.
+    """
+    with explained("train", options.output):
+        from pairgrad_paper.commands import train as command
+
+        console = Streams("pairgrad train").out
+        if options.recipe is None:
+            command.show_recipes(console)
+            return
+        known_realizations(options.realization)
+        code = (command.dry_run if options.dry_run else command.run)(command.Request.of(options), console)
+    if code:
+        raise typer.Exit(code)
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Which runs to evaluate, and how."""
+
+    runs: Annotated[list[Path], typer.Argument(help="Directories that pairgrad train wrote.", metavar="RUN")]
+    score: Annotated[
+        list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all", metavar="NAME")
+    ] = None
+    convention: Annotated[
+        list[str] | None, typer.Option(help="Conventions of FPR95: patt, sc-ood or openood; repeat.", show_default="all", metavar="NAME")
+    ] = None
+    step: Annotated[
+        int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
+    ] = None
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.", show_default="a GPU if there is one", metavar="DEVICE")] = (
+        None
+    )
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
+    json: Annotated[Path | None, typer.Option(help="Write the results of all runs into this file too.", metavar="FILE")] = None
+
+
+def evaluate(options: EvaluateOptions) -> None:
+    """Accuracy by shot group and detection of out-of-distribution images, by score, source and convention.
+
+    Results go to evaluation-<update>.json in each run's directory. With several runs: means and standard deviations over seeds at the end.
+    """
+    with explained("evaluate"):
+        from rich.console import Console
+
+        from pairgrad_paper.commands import evaluate as command
+        from pairgrad_paper.training import Process
+
+        command.run(options, Process().device(options.device), Console(highlight=False))
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """What to collect."""
+
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Directories of runs, records (.jsonl) of pairgrad fork, frozen or states, the file of python -m benchmarks.learning (.json).",
+            metavar="PATH",
+        ),
+    ]
+    records: Annotated[Path, typer.Option("--records", help="Directory for the records.", metavar="DIR")] = Path("records")
+
+
+def collect(options: CollectOptions) -> None:
+    """Make small records of what commands left behind, from which tables and figures are made without weights and on any machine.
+
+    A run's record has its recipe, its learning curves, what the coherence monitor saw, and its evaluations; no weights, paths or clock times.
+    The same arguments again give the same bytes.
+    """
+    with explained("collect"):
+        from rich.console import Console
+
+        from pairgrad_paper.commands.collect import run
+
+        run(options.paths, options.records, Console(highlight=False))
+
+
+@dataclass(frozen=True)
+class ForkOptions:
+    """Where the branches start, and what they do."""
+
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recipe, to fork from random weights, and then from where its first branch has come.",
+            metavar="RECIPE",
+            show_default=False,
+            autocompletion=completion.recipes,
+        ),
+    ] = None
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Fork from a checkpoint of this run instead.", metavar="RUN", show_default=False)
+    ] = None
+    step: Annotated[
+        int | None, typer.Option(help="With --from: the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
+    ] = None
+    updates: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Updates that each branch makes.", show_default="1000, or as many as the recipe has room for", metavar="N"
+        ),
+    ] = None
+    probes: Annotated[
+        int | None,
+        typer.Option(min=2, help="Local probes of each fork.", show_default="43, or as many as fit between the updates", metavar="N"),
+    ] = None
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A realization; repeat. The first must be original.",
+            show_default="original, consistent, arfr, paired",
+            metavar="NAME",
+            autocompletion=complete_realizations,
+        ),
+    ] = None
+    second: Annotated[
+        bool, typer.Option("--second/--no-second", help="Fork again from the first branch after its updates, as the paper does.")
+    ] = True
+    seed: Annotated[int | None, typer.Option(help="Seed, instead of the recipe's.", metavar="N")] = None
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")] = (
+        None
+    )
+    output: Annotated[Path, typer.Option("--output", "-o", help="Each fork gets a directory and a record in this one.", metavar="DIR")] = (
+        Path("forks")
+    )
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE")] = None
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU; equal bits need equal numbers.", metavar="N")
+    ] = None
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+
+
+def fork(options: ForkOptions) -> None:
+    """Train several realizations from one start on the same augmented tensors, and measure how their gradients and their paths part.
+
+    At every probe the scores, losses and gradients of all realizations are compared at one state; between the probes each branch goes its own way. The same
+    command again takes up a fork that was stopped.
+    """
+    with explained("fork", options.output):
+        from pairgrad_paper.commands import fork as command
+        from pairgrad_paper.commands.train import seeds_of
+
+        known_realizations(options.branch, "--branch")
+        seeds_of(None if options.seed is None else [options.seed])
+        code = command.run(options, Streams("pairgrad fork").out)
+    if code:
+        raise typer.Exit(code)
+
+
+_Run = Annotated[Path, typer.Argument(help="Directory that pairgrad train wrote.", metavar="RUN")]
+_RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="File for the record.", metavar="FILE", show_default=False)]
+
+
+@dataclass(frozen=True)
+class FrozenOptions:
+    """Which states of a run to hold still."""
+
+    run: _Run
+    step: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=0,
+            help="A checkpoint, 0 for the untrained start; repeat.",
+            show_default="the first, the middle one, the last",
+            metavar="UPDATE",
+        ),
+    ] = None
+    batch_size: Annotated[int, typer.Option(help="Images of the batch that is captured.", metavar="N")] = 128
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
+    output: _RecordFile = None
+    save: Annotated[
+        Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
+    ] = None
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = None
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+
+
+def frozen(options: FrozenOptions) -> None:
+    """Hold states of a trained run still and change the backward rule alone: scores, losses, gradients, one update.
+
+    Writes the record frozen-<data>.jsonl, from which tables and figures are made. The run is read, not changed.
+    """
+    with explained("frozen", options.output or options.save):
+        from rich.console import Console
+
+        from pairgrad_paper.commands import frozen as command
+
+        command.run(options, Console(highlight=False))
+
+
+@dataclass(frozen=True)
+class StatesOptions:
+    """Which states of a run to measure."""
+
+    run: _Run
+    every: Annotated[
+        int, typer.Option(min=1, help="Take checkpoints after a multiple of this many epochs, and the last.", metavar="EPOCHS")
+    ] = 1
+    data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
+    output: _RecordFile = None
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = None
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+
+
+def states(options: StatesOptions) -> None:
+    """Defects at the states that a run visits, from the first batch on: of its queries and of its class bank.
+
+    Writes the record <method>-<data>-states.jsonl, from which figures are made. The run is read, not changed.
+    """
+    with explained("states", options.output):
+        from rich.console import Console
+
+        from pairgrad_paper.commands import states as command
+
+        command.run(options, Console(highlight=False))

@@ -1,0 +1,57 @@
+"""Decoding picture files, with Pillow."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pairgrad_paper.data.files import DataError
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+_EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
+
+
+def pillow() -> Any:
+    """PIL.Image, or what to install."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("reading picture files needs Pillow: pip install 'pairgrad[train]'") from None
+    return Image
+
+
+def decode(path: str | Path) -> torch.Tensor:
+    """The picture in a file as uint8 (3, H, W): grey is repeated, transparency dropped, the camera's orientation tag not applied.
+
+    Raises:
+        DataError: the file is missing, is not a picture Pillow can decode, or has more than eight bits per channel.
+    """
+    library = pillow()
+    try:
+        with library.open(path) as picture:
+            mode = picture.mode
+            # Pillow warns when a palette with transparency is made opaque in one step.
+            opaque = picture.convert("RGBA") if "transparency" in picture.info else picture
+            pixels = np.array(opaque.convert("RGB")) if mode in _EIGHT_BITS else None
+    # What a damaged or oversized file makes Pillow raise; warnings are among them for those who make them errors.
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        IndexError,
+        TypeError,
+        struct.error,
+        library.DecompressionBombError,
+        Warning,
+    ) as error:
+        raise DataError(
+            f"{path}: expected a picture that Pillow can decode, got {type(error).__name__} ({error}): fetch the file again"
+        ) from error
+    if pixels is None:
+        raise DataError(f"{path}: expected a picture with eight bits per channel, found Pillow's mode {mode!r}: convert it first")
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()

@@ -1,0 +1,297 @@
+"""The directory of a run: what the run is, its record and its checkpoints.
+
+```
+RUN/
+  run.json                 what the run is; written once, and again if it goes on in another way (`may_change`)
+  record.jsonl             what happened, one line of JSON per event
+  checkpoints/step-.../    what is needed to go on
+  .lock                    held while a process works here
+```
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from pairgrad.ground import integer_at_least, sync_directory, write_atomically
+from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, remove_leftovers, save_checkpoint
+from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunMismatch
+from pairgrad_paper.runs.listing import checkpoints
+from pairgrad_paper.runs.lock import LOCK, RunLock
+from pairgrad_paper.runs.record import Record, read_record, rewind
+from pairgrad_paper.runs.space import check_space, required_space
+
+FORMAT = 1
+RUN, RECORD, CHECKPOINTS = "run.json", "record.jsonl", "checkpoints"
+BEFORE = "before"  # among the facts: what some of them were in the earlier parts of the run
+_PROBE = ".writable."
+_TEMPORARIES = (f".{RUN}.", f".{RECORD}.", _PROBE)  # what a killed write leaves
+
+
+class RunDirectory:
+    """A run's directory; use `create` to train in it and `open` to look at it.
+
+    Attributes:
+        path: of the directory.
+        facts: what the run is, as given to `create`.
+        environment: in what it was started.
+        resumed: whether the run was there before.
+        changed: a line for each fact that is another than before, where `create` was told that it may be.
+        rewound: how many lines `resume` took from the record.
+        warning: a sentence to show to the user, or None.
+    """
+
+    def __init__(self, path: Path, facts: dict[str, Any], environment: dict[str, Any], *, resumed: bool, lock: RunLock | None) -> None:
+        self.path, self.facts, self.environment, self.resumed = path, facts, environment, resumed
+        self._lock = lock
+        self.rewound = 0
+        self.changed: tuple[str, ...] = ()
+        self.warning = lock.warning if lock else None
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        facts: dict[str, Any],
+        environment: dict[str, Any] | None = None,
+        *,
+        may_change: Collection[str] = (),
+    ) -> Self:
+        """Make the directory, or take up the run in it, and lock it until the `with` block ends or `close` is called.
+
+        Args:
+            path: of the directory; parents are made.
+            facts: what the run is and what may not change when it is resumed: recipe, realization, seed, data. Strict JSON.
+            environment: what may change: see `environment()`. Kept from the first time.
+            may_change: names among the facts that may be others than they were: the run goes on with those given, and `facts["before"]` keeps the old ones.
+
+        Raises:
+            RunError: the directory cannot be written, or has files and no run.
+            RunLocked: another process works in it.
+            RunMismatch: it holds a run with other facts; the message lists them.
+        """
+        folder = Path(path)
+        given = _as_json({"format": FORMAT, "facts": facts, "environment": environment or {}})
+        _check_writable(folder)
+        lock = RunLock(folder).__enter__()
+        try:
+            resumed = (folder / RUN).exists()
+            if resumed:
+                there = _read(folder)
+                before = there["facts"].pop(BEFORE, [])
+                differences = tuple(_differences(there["facts"], given["facts"]))
+                if _differences(_without(may_change, there["facts"]), _without(may_change, given["facts"])):
+                    listed = "".join(f"\n  {line}" for line in differences)
+                    raise RunMismatch(
+                        f"{folder} holds another run. What differs:{listed}\nGive another output directory, or the options of that run",
+                        differences,
+                    )
+                if differences:
+                    before = [*before, {name: value for name, value in there["facts"].items() if name in may_change}]
+                given = {**there, "facts": {**given["facts"], **({BEFORE: before} if before else {})}}
+            else:
+                differences = ()
+                _refuse_foreign(folder)
+            if not resumed or differences:
+                write_atomically(folder / RUN, json.dumps(given, indent=2, allow_nan=False) + "\n")
+            for leftover in (file for file in folder.iterdir() if file.name.startswith(_TEMPORARIES)):
+                leftover.unlink(missing_ok=True)
+            remove_leftovers(folder / CHECKPOINTS)
+            run = cls(folder, given["facts"], given["environment"], resumed=resumed, lock=lock)
+            run.changed = differences
+            return run
+        except BaseException:
+            lock.__exit__(None, None, None)
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, lock: bool = False) -> Self:
+        """The run in a directory, to read it, or with `lock` to write to it too; a RunError if there is none.
+
+        Nothing is written without `lock`. With it the directory must be closed, as after `create`.
+        """
+        folder = Path(path)
+        content = _read(folder)
+        if lock:
+            _check_writable(folder)
+        held = RunLock(folder).__enter__() if lock else None
+        return cls(folder, content["facts"], content["environment"], resumed=True, lock=held)
+
+    @property
+    def run_path(self) -> Path:
+        return self.path / RUN
+
+    @property
+    def record_path(self) -> Path:
+        return self.path / RECORD
+
+    @property
+    def checkpoints_path(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    @cached_property
+    def record(self) -> Record:
+        """The record, open for writing."""
+        self._check_held()
+        return Record(self.record_path)
+
+    def events(self, on_torn: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+        """What the record has; see `read_record`. Empty if nothing was written yet."""
+        return read_record(self.record_path, on_torn) if self.record_path.exists() else []
+
+    def checkpoints(self) -> list[Path]:
+        """Oldest first, whole or damaged."""
+        return checkpoints(self.checkpoints_path)
+
+    def latest(self, on_damage: Callable[[CheckpointError], None], device: str | torch.device = "cpu") -> Checkpoint | None:
+        """The newest whole checkpoint; see `latest_checkpoint`."""
+        return latest_checkpoint(self.checkpoints_path, on_damage, device)
+
+    def resume(self, on_damage: Callable[[CheckpointError], None], device: str | torch.device = "cpu") -> Checkpoint | None:
+        """`latest`, and the record cut back to that step; None and an empty record if no checkpoint was written yet.
+
+        Raises:
+            CheckpointError: there are checkpoints and none is whole. Starting again is for the user to decide.
+        """
+        self._check_held()
+        found = self.latest(on_damage, device)
+        if found is None and self.checkpoints():
+            raise CheckpointError(
+                f"none of the {len(self.checkpoints())} checkpoints in {self.checkpoints_path} is whole: restore one from a copy, "
+                "or remove that directory and run the same command again to start from the beginning"
+            )
+        self._close_record()
+        self.rewound = rewind(self.record_path, -1 if found is None else found.step)
+        return found
+
+    def save(self, step: int, state: Any, *, keep: int = 2, extra: dict[str, Any] | None = None) -> Path:
+        """Bring the record to the disk, then a checkpoint, then the event "checkpoint"; see `save_checkpoint`."""
+        self._check_held()
+        if not self.run_path.exists():
+            raise CheckpointWriteError(
+                f"{self.run_path} is gone: {self.path} was moved or removed while a run worked in it. What was saved before is where it was moved to; "
+                "move it back and run the same command again"
+            )
+        self.record.sync()
+        path = save_checkpoint(self.checkpoints_path, step, state, keep=keep, extra=extra)
+        self.record.write("checkpoint", step, name=path.name)
+        return path
+
+    def differences(self, facts: dict[str, Any]) -> tuple[str, ...]:
+        """A line for each fact that is not what it is here."""
+        return tuple(_differences(_without([BEFORE], self.facts), _as_json({"facts": facts})["facts"]))
+
+    def check_space(self, state: Any, keep: int = 2) -> None:
+        """A SpaceError if the disk cannot take the checkpoints that are still to come: `keep`, and one while it is written."""
+        each = required_space(state)
+        count = max(1, integer_at_least("keep", keep, 1) + 1 - len(self.checkpoints()))
+        check_space(self.path, count * each, f"{count} checkpoint{'s' if count > 1 else ''}")
+
+    def close(self) -> None:
+        """Close the record and let go of the lock."""
+        self._close_record()
+        if self._lock is not None:
+            self._lock.__exit__(None, None, None)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _close_record(self) -> None:
+        if "record" in self.__dict__:
+            self.record.close()
+            del self.__dict__["record"]
+
+    def _check_held(self) -> None:
+        if self._lock is None:
+            raise RunError(
+                f"{self.path} is open for reading only: use RunDirectory.create, or open with lock=True, and write before it is closed"
+            )
+
+
+def _check_writable(folder: Path) -> None:
+    """Write a file, bring it to the disk and delete it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, probe = tempfile.mkstemp(dir=folder, prefix=_PROBE)
+        try:
+            os.write(handle, b"writable?\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+            os.unlink(probe)
+        sync_directory(folder.absolute().parent)
+    except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            culprit = next((place for place in (folder, *folder.parents) if place.exists() and not place.is_dir()), folder)
+            raise RunError(f"{folder} cannot be a run's directory: {culprit} is no directory. Choose another output directory") from error
+        what = "its disk is full: free space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+        raise RunError(f"{folder} cannot be written ({error.strerror}): {what}, or choose another output directory") from error
+
+
+def _refuse_foreign(folder: Path) -> None:
+    foreign = sorted(file.name for file in folder.iterdir() if file.name != LOCK and not file.name.startswith(_TEMPORARIES))
+    if foreign:
+        shown = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
+        raise RunError(f"{folder} is not empty and has no {RUN}: it has {shown}. Choose a new or an empty directory")
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / RUN
+    try:
+        content = json.loads(path.read_bytes())
+        if content["format"] != FORMAT:
+            raise RunError(
+                f"{path} has format {content['format']!r}, this version reads {FORMAT}: use the version of pairgrad that wrote it"
+            )
+        if not isinstance(content["facts"], dict) or not isinstance(content["environment"], dict):
+            raise TypeError("facts and environment must be objects")
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror}): is {folder} the directory of a run?") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunError(
+            f"{path} is damaged or not of a run ({type(error).__name__}: {error}): restore it, or choose another directory"
+        ) from error
+    return content
+
+
+def _as_json(content: dict[str, Any]) -> dict[str, Any]:
+    """`content` as it will be read back; tuples become lists."""
+    try:
+        return json.loads(json.dumps(content, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"facts and environment must be strict JSON: {error}") from error
+
+
+def _without(names: Collection[str], facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in names}
+
+
+def _differences(there: Any, given: Any, path: str = "") -> list[str]:
+    """`key: there -> given` for every leaf that differs."""
+    if isinstance(there, dict) and isinstance(given, dict):
+        missing = object()
+        lines: list[str] = []
+        for key in dict.fromkeys([*there, *given]):
+            name = f"{path}.{key}" if path else key
+            first, second = there.get(key, missing), given.get(key, missing)
+            if first is missing or second is missing:
+                shown = ["(absent)" if value is missing else json.dumps(value) for value in (first, second)]
+                lines.append(f"{name}: {shown[0]} there, {shown[1]} given")
+            else:
+                lines += _differences(first, second, name)
+        return lines
+    return [] if there == given and type(there) is type(given) else [f"{path}: {json.dumps(there)} there, {json.dumps(given)} given"]

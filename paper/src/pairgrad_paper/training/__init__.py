@@ -1,0 +1,13 @@
+"""Training the systems of the paper: batches that are functions of their number, updates, and a loop that can be left alone.
+
+- `launch` goes from a recipe to a `trainer`, `loop` runs it; `observer` is told, `signals` are heeded, `failure` keeps what went wrong.
+- `batches`, `objective`, `optimizer`, `seeds` and `chance` (generators) make an update; `process`, `meeting` and `wrapping` are for several processes.
+"""
+
+from pairgrad_paper.training.batches import Batch, Batches
+from pairgrad_paper.training.loop import Outcome, train
+from pairgrad_paper.training.observer import Observer
+from pairgrad_paper.training.process import Elsewhere, Process, Sharing
+from pairgrad_paper.training.trainer import NonFinite, Trainer
+
+__all__ = ["Batch", "Batches", "Elsewhere", "NonFinite", "Observer", "Outcome", "Process", "Sharing", "Trainer", "train"]

@@ -1,0 +1,1 @@
+"""Tests of pairgrad_paper.augment."""

@@ -1,0 +1,1 @@
+"""Tests of the commands that pairgrad-paper adds to `pairgrad`."""

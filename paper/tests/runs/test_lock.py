@@ -1,0 +1,99 @@
+"""One process at a time, however the other one ended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pairgrad_paper.runs import RunDirectory, RunError, RunLock, RunLocked, lock
+
+HOLDER = """
+import os, sys, time
+from pairgrad_paper.runs import RunLock
+
+with RunLock(sys.argv[1]):
+    child = os.fork()  # a data loader's worker, say
+    if child:
+        print(child, flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        worker = int(holder.stdout.readline())
+        try:
+            with pytest.raises(
+                RunLocked, match=rf"is in use by process {holder.pid} on .* since \d{{4}}-.*Wait for it, stop it, or choose"
+            ):
+                RunDirectory.create(tmp_path, {})
+            assert not (tmp_path / "run.json").exists()
+            holder.kill()
+            holder.wait()
+            os.kill(worker, 0)  # its child lives on
+            RunDirectory.create(tmp_path, {}).close()
+        finally:
+            holder.kill()
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_the_lock_is_free_after_the_block_and_the_file_stays(tmp_path: Path) -> None:
+    for _ in range(2):
+        with RunLock(tmp_path) as held:
+            assert held.warning is None
+            assert f'"pid": {os.getpid()}' in (tmp_path / ".lock").read_text()
+            with pytest.raises(RunLocked), RunLock(tmp_path):
+                pass
+        assert (tmp_path / ".lock").read_text() == ""
+
+
+def test_a_file_left_by_a_dead_process_means_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text('{"pid": 1, "host": "elsewhere", "since": "once"}' * 10)
+    with RunLock(tmp_path):
+        assert (tmp_path / ".lock").read_text().count("pid") == 1
+
+
+def test_a_holder_that_has_not_yet_said_who_it_is(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        (tmp_path / ".lock").write_text('{"pid": 1, "ho')
+        with pytest.raises(RunLocked, match="in use by another process"), RunLock(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_a_warning(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(lock, "_lock", refused)
+    with RunDirectory.create(tmp_path, {}) as run:
+        assert run.warning == (
+            f"the file system of {tmp_path} has no locks ({os.strerror(code)}): make sure that no other process works in this directory"
+        )
+
+
+def test_other_errors_are_not_taken_for_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(lock, "_lock", broken)
+    with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
+        pass
+
+
+def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("precious")
+    (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=r"\.lock cannot be opened"), RunLock(tmp_path):
+        pass
+    assert (tmp_path / "elsewhere").read_text() == "precious"
+    with pytest.raises(RunError, match=r"\.lock cannot be opened \(No such file or directory\)"), RunLock(tmp_path / "nowhere"):
+        pass

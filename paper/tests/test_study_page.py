@@ -1,0 +1,106 @@
+"""The numbers in the sentences of the study and of the README are those of the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pairgrad_paper.records import Record, Records
+from pairgrad_paper.tables.writers import PLACE
+
+ROOT = Path(__file__).resolve().parents[2]
+# without the tables and captions that commands put in: what they say would count as said
+STUDY, README = (PLACE.sub("", (ROOT / name).read_text()) for name in ("docs/evidence/study.md", "README.md"))
+
+
+@pytest.fixture(scope="module")
+def records() -> Records:
+    return Records(None)
+
+
+def forks(records: Records) -> list[Record]:
+    """From the random start and from the trained one."""
+    found = {record.facts["start"]: record for record in records.of("fork", lambda _: True)}
+    return [found["random"], found["trained"]]
+
+
+def pairs(record: Record) -> dict[int, tuple[float, float]]:
+    """By update: distance of parameters between original and consistent, and between the coherent branches of the control."""
+    own = {line["step"]: line["parameter"] for line in record.of("distance") if line["branch"] == "consistent"}
+    control = {line["step"]: line["parameter"] for line in record.of("control") if line["between"] == ["consistent", "arfr"]}
+    return {step: (own[step], control[step]) for step in control if step > 0}
+
+
+def said(text: str, *words: str) -> None:
+    for each in words:
+        assert each in text, f"{each!r} is not said"
+
+
+def exponent(value: float) -> str:
+    return f"{value:.1e}".replace("e-0", "e-")
+
+
+def test_distances_of_forks(records: Records) -> None:
+    both = [pairs(record) for record in forks(records)]
+    first = [own / control for own, control in (each[1] for each in both)]
+    said(STUDY, *(f"{ratio:.0f} times" for ratio in first))
+    said(README, f"{first[0]:.0f} times further apart after the first update")
+    for each in both:
+        own, control = each[1]
+        said(
+            STUDY,
+            f"({exponent(own)} of the parameters against {exponent(control)})"
+            if each is both[0]
+            else f"({exponent(own)} against {exponent(control)})",
+        )
+    ten, twenty = ([each[step][0] / each[step][1] for each in both] for step in (10, 20))
+    said(STUDY, f"it is {ten[0]:.1f} and {ten[1]:.1f} times, after twenty {twenty[0]:.1f} and {twenty[1]:.1f}")
+    (a, b), (c, d) = (each[1000] for each in both)
+    said(STUDY, f"{a:.3f} against {b:.3f} of the parameters from the random start, {c:.3f} against {d:.3f} from the trained one")
+    assert all(own / control < 2 for each in both for step, (own, control) in each.items() if step >= 20)
+
+
+def test_what_is_equal(records: Records) -> None:
+    both = forks(records)
+    probes = [line for record in both for line in record.of("probe")]
+    assert all(line["scores_equal"] and line["loss_equal"] for line in probes)
+    said(STUDY, f"at all {len(probes)} probes")
+    said(README, f"at {len(both[0].of('probe'))} of {len(both[0].of('probe'))} probes")
+    same = [[line for line in record.of("control") if line["between"] == ["arfr", "paired"]] for record in both]
+    assert not any(line["parameter"] or line["feature"] for lines in same for line in lines)
+    said(STUDY, *(f"{len(lines)} times in {lines[-1]['step']} updates" for lines in same))
+    assert max(line["feature_residual"] for line in probes) < 1e-6
+    assert min(line["parameter_residual"] for line in probes) > 2e-4
+    gaps = [line["feature_gap"] for line in probes]
+    assert f"{min(gaps):.2e}" == f"{max(gaps):.2e}" == "2.56e-03"
+
+
+def test_minutes_and_accuracies(records: Records) -> None:
+    runs: dict[Any, Record] = {
+        (record.facts["recipe"]["name"].split("-")[0], record.facts["realization"]): record for record in records.of("run", lambda _: True)
+    }
+    arms = [runs["patt", name] for name in ("original", "consistent", "arfr")]
+
+    def minutes(record: Record) -> str:
+        return f"{record.one('end')['minutes']:.0f}"
+
+    one, two, three = map(minutes, arms)
+    first, second = map(minutes, forks(records))
+    said(
+        STUDY,
+        f"The arms took {one}, {two} and {three} minutes, the forks {first} and {second}, ProCo {minutes(runs['proco', 'original'])},",
+    )
+    a, b, c = (100 * next(line["test_accuracy"] for line in reversed(record.of("epoch")) if "test_accuracy" in line) for record in arms)
+    said(STUDY, f"{a:.2f}, {b:.2f} and {c:.2f} %")
+
+
+def test_commands_are_those_of_the_records(records: Records) -> None:
+    """Without where they wrote to, and whether they showed progress."""
+    folded = " ".join(STUDY.replace("\\\n", " ").split())
+    for record in records.of("run", lambda _: True):
+        words = record.environment["command"].replace("--output runs ", "").replace(" --quiet", "").replace("--checkpoint-every 1 ", "")
+        assert words in folded, words
+        assert "evaluation" in {line["kind"] for line in record.lines}
+        said(folded, f"pairgrad evaluate runs/{record.facts['recipe']['name']}-")

@@ -1,0 +1,1 @@
+"""Tests of pairgrad_paper.training, on runs that take a second (`small`)."""

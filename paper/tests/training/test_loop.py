@@ -1,0 +1,376 @@
+"""A run can be stopped, killed, damaged and taken up again; what it becomes does not change."""
+
+import errno
+import json
+import signal
+
+import pytest
+import torch
+
+from pairgrad_paper.evaluation import accuracy_on_test
+from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, SpaceError, load_checkpoint, required_space
+from pairgrad_paper.runs import checkpoint as checkpoint_module
+from pairgrad_paper.training import Batches, NonFinite, Observer, Process, train
+from pairgrad_paper.training import loop as loop_module
+from pairgrad_paper.training.failure import save_failure
+from pairgrad_paper.training.loop import Options, set_deterministic
+from paper.tests.training.small import arm, different, digits, made, opened, recipe
+
+QUICK = Options(monitor_every=0, record_every=4)
+
+
+def ran(path, options=QUICK, observer=None, given=None, **more):
+    """Train in a directory with a new trainer; the outcome and the trainer."""
+    given = arm() if given is None else given
+    with opened(path, given) as run:
+        subject = made(given)
+        return train(run, subject, options, observer, **more), subject
+
+
+def record(path, *kinds):
+    lines = [json.loads(line) for line in (path / "record.jsonl").read_text().splitlines()]
+    return [line for line in lines if not kinds or line["kind"] in kinds]
+
+
+def measured(path):
+    """The lines that training itself writes, without the clock."""
+    return [{key: value for key, value in line.items() if key != "time"} for line in record(path, "step", "epoch")]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run of 16 updates that nobody disturbed."""
+    path = tmp_path_factory.mktemp("straight") / "run"
+    outcome, subject = ran(path)
+    assert (outcome.ending, outcome.step) == ("finished", 16)
+    return path, subject
+
+
+def assert_same(path, subject, straight):
+    assert different(subject.state(), straight[1].state()) == []
+    assert measured(path) == measured(straight[0])
+
+
+class At(Observer):
+    """Does something after an update."""
+
+    def __init__(self, step, action):
+        self.step, self.action, self.messages = step, action, []
+
+    def updated(self, step, measures):
+        if step == self.step:
+            self.action()
+
+    def said(self, message):
+        self.messages.append(message)
+
+
+def test_the_record_and_the_checkpoints(straight):
+    path, subject = straight
+    assert [line["step"] for line in record(path, "step")] == [4, 8, 12, 16]
+    epochs = record(path, "epoch")
+    assert [line["epoch"] for line in epochs] == [0, 1]
+    assert epochs[1]["train_total"] == pytest.approx(subject.means()["total"], rel=1e-15)
+    assert [line["step"] for line in record(path, "checkpoint")] == [0, 8, 16]
+    assert record(path)[-1]["kind"] == "end"
+    assert sorted(p.name for p in (path / "checkpoints").iterdir()) == ["step-00000008", "step-00000016"]
+    facts = json.loads((path / "run.json").read_text())
+    assert facts["facts"]["realization"] == "arfr"
+    assert facts["facts"]["recipe"]["name"] == "digits-lt"
+    assert {"versions", "device", "source", "command"} <= set(facts["environment"])
+
+
+@pytest.mark.parametrize("monitor", [0, 50])
+def test_a_finished_run_stays_as_it_is(monitor, straight):
+    path, subject = straight
+    before = (path / "record.jsonl").read_bytes()
+    outcome, again = ran(path, Options(monitor_every=monitor, record_every=4))
+    assert (outcome.ending, outcome.step) == ("finished", 16)
+    assert (path / "record.jsonl").read_bytes() == before
+    assert different(again.state(), subject.state()) == []
+
+
+@pytest.mark.parametrize("step", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_stopped_and_taken_up(step, straight, tmp_path):
+    path = tmp_path / "run"
+    outcome, _ = ran(path, Options(monitor_every=0, record_every=4, stop_at=step))
+    assert (outcome.ending, outcome.step) == ("stopped", step)
+    watcher = At(-1, None)
+    _, subject = ran(path, observer=watcher)
+    assert_same(path, subject, straight)
+    assert watcher.messages == [f"going on after update {step} of 16"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_signal_stops_after_the_update(number, straight, tmp_path):
+    path = tmp_path / "run"
+    before = signal.getsignal(number)
+    outcome, _ = ran(path, observer=At(5, lambda: signal.raise_signal(number)))
+    assert (outcome.ending, outcome.step, outcome.reason) == ("stopped", 5, number.name)
+    assert signal.getsignal(number) is before
+    assert record(path)[-1]["kind"] == "stop"
+    _, subject = ran(path)
+    assert_same(path, subject, straight)
+
+
+def test_a_second_interruption_does_not_wait(tmp_path):
+    def twice():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        ran(tmp_path / "run", observer=At(5, twice))
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the loop can see."""
+
+
+@pytest.mark.parametrize("step", [13, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 2, 8, 15))])
+def test_a_run_that_ended_without_a_word(step, straight, tmp_path):
+    path = tmp_path / "run"
+
+    def die():
+        raise Killed
+
+    with pytest.raises(Killed):
+        ran(path, observer=At(step, die))
+    _, subject = ran(path)
+    assert_same(path, subject, straight)
+    assert [line["step"] for line in record(path, "resume")] == [step // 8 * 8]
+
+
+@pytest.mark.parametrize("damage", ["truncate", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("flip", "delete"))])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(damage, straight, tmp_path):
+    path = tmp_path / "run"
+    ran(path, Options(monitor_every=0, record_every=4, stop_at=11))
+    file = path / "checkpoints" / "step-00000011" / "state.safetensors"
+    content = bytearray(file.read_bytes())
+    if damage == "truncate":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        content[-5] ^= 1
+        file.write_bytes(content)
+    else:
+        file.unlink()
+    watcher = At(-1, None)
+    _, subject = ran(path, observer=watcher)
+    assert_same(path, subject, straight)
+    assert "step-00000011" in watcher.messages[0]
+    assert "the checkpoint before it is used" in watcher.messages[0]
+    assert watcher.messages[1] == "going on after update 8 of 16"
+
+
+def test_a_loss_that_is_not_finite_leaves_the_batch_and_the_state(tmp_path):
+    path = tmp_path / "run"
+    given = arm()
+    with opened(path, given) as run:
+        subject = made(given)
+
+        def break_it():
+            with torch.no_grad():
+                subject.network.classifier.weight.fill_(torch.inf)
+
+        with pytest.raises(NonFinite, match="the outputs of update 10 is not finite"):
+            train(run, subject, QUICK, At(10, break_it))
+    failure = load_checkpoint(path / "failures" / "step-00000010")
+    assert failure.extra == {"update": 10, "what": "outputs", "state_is_from_before_the_update": True}
+    expected = subject.batches.batch(10)
+    saved = failure.state["batch"]
+    assert torch.equal(saved["indices"], expected.indices)
+    assert all(map(torch.equal, saved["views"], expected.views))
+    assert torch.equal(saved["outliers"], expected.outliers)
+    assert failure.state["state"]["step"] == 10
+    assert record(path)[-1]["kind"] == "failure"
+    assert record(path, "checkpoint")[-1]["step"] == 8  # the last one is from before the trouble
+
+
+def test_a_full_disk_loses_nothing(straight, tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    package = checkpoint_module.safetensors()
+    plain = package.torch.save_file
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    watcher = At(12, lambda: monkeypatch.setattr(package.torch, "save_file", full))
+    with pytest.raises(CheckpointWriteError, match="step-00000008"):
+        ran(path, observer=watcher)
+    monkeypatch.setattr(package.torch, "save_file", plain)
+    _, subject = ran(path)
+    assert_same(path, subject, straight)
+
+
+def test_too_little_space_is_said_before_the_first_update(tmp_path, monkeypatch):
+    import collections
+
+    from pairgrad_paper.runs import space
+
+    usage = collections.namedtuple("usage", "total used free")
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 1000))
+    seen = []
+    with pytest.raises(SpaceError, match="free"):
+        ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
+    # enough for three of what there is now, and not of what there will be
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 0, 3 * required_space(made(arm()).state()) + 8192))
+    with pytest.raises(SpaceError, match="free"):
+        ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
+    assert not seen
+
+
+def test_watching_changes_no_bit(straight, tmp_path):
+    """The monitor, the evaluations and more checkpoints are of the record, not of the weights."""
+    seen = []
+
+    class Watcher(Observer):
+        def looked(self, step, report):
+            seen.extend(node.verdict.value for node in report.nodes)
+
+    def evaluate(trainer):
+        return accuracy_on_test(trainer.network, trainer.benchmark, trainer.recipe)
+
+    torch.rand(3)  # whoever called may have drawn
+    path = tmp_path / "run"
+    options = Options(monitor_every=5, record_every=4, evaluate_every=1, checkpoint_minutes=0, keep=3)
+    _, subject = ran(path, options, Watcher(), evaluate=evaluate)
+    assert different(subject.state(), straight[1].state()) == []
+    assert seen == ["coherent"] * len(seen) != []
+    assert {"test_accuracy", "test_few"} <= set(record(path, "epoch")[0])
+    assert record(path, "coherence")[0]["functions"][0]["verdict"] == "coherent"
+    assert len(record(path, "checkpoint")) == 17
+    assert len(list((path / "checkpoints").iterdir())) == 3
+    assert (path / "coherence.csv").read_text().count("coherent") == len(seen)
+
+
+def test_the_monitor_sees_the_original_system_apart(tmp_path):
+    ran(tmp_path / "run", Options(monitor_every=8, stop_at=9, checkpoint_every=2), given=arm("patt", "original"))
+    (line, *_) = record(tmp_path / "run", "coherence")
+    assert [function["verdict"] for function in line["functions"]] == ["incoherent"]
+    assert line["functions"][0]["defect"] > 1e-5
+    assert [event["step"] for event in record(tmp_path / "run", "checkpoint")] == [0, 9]  # not after the first epoch, at 8
+
+
+def test_scalars_for_tensorboard(tmp_path):
+    class Writer:
+        scalars: dict = {}
+
+        def add_scalar(self, name, value, step):
+            self.scalars[name, step] = value
+
+    first = []
+
+    def writer(step):
+        first.append(step)
+        return Writer()
+
+    for end in (5, 8):
+        ran(tmp_path / "run", Options(monitor_every=0, record_every=4, stop_at=end), writer=writer)
+    assert Writer.scalars["train/total", 4] == record(tmp_path / "run", "step")[0]["total"]
+    assert Writer.scalars["epoch/lr", 8] == 0.005
+    assert first == [1, 6]  # what an earlier process wrote up to there stays
+
+
+def test_a_failure_that_cannot_be_kept_is_still_told(tmp_path, monkeypatch):
+    given = arm()
+    with opened(tmp_path / "run", given) as run:
+        subject = made(given)
+
+        def break_it():
+            with torch.no_grad():
+                subject.network.classifier.weight.fill_(torch.inf)
+
+        def full(*_):
+            raise CheckpointWriteError("no space")
+
+        monkeypatch.setattr(loop_module, "save_failure", full)
+        watcher = At(1, break_it)
+        with pytest.raises(NonFinite) as caught:
+            train(run, subject, QUICK, watcher)
+    assert caught.value.kept is None
+    assert watcher.messages == ["the batch and the state of update 1 could not be kept: no space"]
+
+
+def test_a_failure_in_one_of_several_processes_keeps_the_batch_of_all(tmp_path):
+    given = arm()
+    with opened(tmp_path / "run", given) as run:
+        subject = made(given)
+        subject.batches = Batches(digits(), recipe(), given.seed, subject.device, Process(0, 2))
+        kept = save_failure(run, subject, subject.state(), NonFinite(3, "loss", before=False))
+    found = load_checkpoint(kept)
+    assert torch.equal(found.state["batch"]["indices"], made(given).batches.indices(3))
+    assert found.extra == {"update": 3, "what": "loss", "state_is_from_before_the_update": False}
+
+
+def test_a_directory_that_is_moved_away(tmp_path):
+    path = tmp_path / "run"
+    options = Options(monitor_every=0, checkpoint_minutes=0)
+    with pytest.raises(CheckpointWriteError, match="was moved or removed"):
+        ran(path, options, At(2, lambda: path.rename(tmp_path / "elsewhere")))
+    assert not path.exists()
+    assert [file.name for file in RunDirectory.open(tmp_path / "elsewhere").checkpoints()] == ["step-00000001", "step-00000002"]
+
+
+def test_looks_that_will_come_again_are_taken_from_the_file(tmp_path):
+    path = tmp_path / "coherence.csv"
+    loop_module._cut_back(path, 3)
+    assert not path.exists()
+    head, early, late, torn = "step,function,share\r\n", '3,"f, g",0.5\r\n', "4,f,0.5\r\n", "3,f"
+    for rest, kept in ((early + late, early), (early + torn, early), (early, early), (late, "")):
+        path.write_bytes((head + rest).encode())
+        loop_module._cut_back(path, 3)
+        assert path.read_bytes() == (head + kept).encode()
+
+
+class _Two(Process):
+    """One of two processes, of which the other says what it is told to."""
+
+    asked: list
+    answer = False
+
+    def any(self, flag, what=""):
+        self.asked.append(flag)
+        return flag or self.answer
+
+
+@pytest.mark.parametrize(("rank", "minutes"), [(0, 0.0), (0, 1.0), (1, 0.0)])
+def test_several_processes_save_and_stop_together(rank, minutes, tmp_path):
+    """By the clock of the first, and if any was asked; and they ask one another only now and then."""
+    subject = made(arm())
+    subject.process = process = _Two(rank, 2)
+    loop = loop_module._Loop(None, subject, Options(checkpoint_minutes=minutes), Observer(), None, None)
+    loop.saved_at -= 20.0  # seconds
+    object.__setattr__(process, "asked", [])
+    subject.step = 7
+    assert not loop._is_old()
+    assert process.asked == []
+    subject.step = 10
+    assert loop._is_old() is (rank == 0 and minutes == 0)
+    assert process.asked == [rank == 0 and minutes == 0]
+    request = loop_module.StopRequest()
+    for step, wanted, answer, stops in (
+        (10, None, False, False),
+        (10, None, True, True),
+        (10, "SIGINT", False, True),
+        (11, "SIGINT", True, False),
+    ):
+        subject.step, request.wanted = step, wanted
+        object.__setattr__(process, "answer", answer)
+        assert loop._should_stop(request) is stops
+
+
+def test_deterministic_algorithms(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    cudnn = torch.backends.cudnn
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    try:
+        set_deterministic(False)
+        assert "CUBLAS_WORKSPACE_CONFIG" not in loop_module.os.environ
+        assert (torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark) == (False, False, True)
+        set_deterministic(True)
+        assert loop_module.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert (torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark) == (True, True, False)
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+        torch.use_deterministic_algorithms(before[0])
+        cudnn.deterministic, cudnn.benchmark = before[1:]

@@ -1,0 +1,411 @@
+"""The commands of the library: their options, their pages and their examples. What a command runs is imported when it is called."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pairgrad.cli import exit_codes
+from pairgrad.cli.mistakes import THREADS, check_file, explained, fail, in_full
+from pairgrad.cli.pages import Command, Group
+
+_WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
+_RUN, _MACHINE = "The run", "The machines"
+_ALL_POTENTIALS, _ONE_POTENTIAL, _STATE = "For all potentials", "For one potential", "For a learning state"
+
+
+def complete_realizations(incomplete: str) -> list[tuple[str, str]]:
+    """Realizations, for the completion of a shell."""
+    import pairgrad
+
+    return [(r.name, r.summary) for r in pairgrad.realizations() if r.name.startswith(incomplete)]
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What to audit, with what, and what to report."""
+
+    targets: Annotated[
+        list[str],
+        typer.Argument(help="module:function, module:Class, module:object.attr or path/to/file.py:function.", metavar="TARGET"),
+    ]
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            help='What to call it with: "randn(32,128), randint(10,(32,))", "x=uniform(0.1,4,(16,)), n=3", @file.safetensors.',
+            metavar="SPEC",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None
+    inputs_from: Annotated[
+        str | None,
+        typer.Option(
+            help="A function that returns the inputs: module:function, or one beside the target.", metavar="TARGET", rich_help_panel=_WHERE
+        ),
+    ] = None
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            help='Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".', metavar="RANGES", rich_help_panel=_WHERE
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="float64, float32, float16 or bfloat16, instead of that of the inputs.", metavar="DTYPE", rich_help_panel=_WHERE),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed of random inputs and of the audit.", metavar="N", rich_help_panel=_WHERE)] = 0
+    effort: Annotated[str, typer.Option(help="quick, standard or thorough.", metavar="HOW", rich_help_panel=_HOW)] = "standard"
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            help="Defects smaller than this, over the size of the gradient, do not decide.", metavar="SHARE", rich_help_panel=_HOW
+        ),
+    ] = 0.0
+    intent: Annotated[
+        str | None,
+        typer.Option(
+            help="What is wanted: straight-through, gradient-cap or implicit-reparameterization.", metavar="NAME", rich_help_panel=_HOW
+        ),
+    ] = None
+    second_order: Annotated[
+        bool, typer.Option("--second-order/--no-second-order", help="Audit the second backward too.", rich_help_panel=_HOW)
+    ] = True
+    consequences: Annotated[
+        bool, typer.Option("--consequences/--no-consequences", help="Look for causes and effects of a defect.", rich_help_panel=_HOW)
+    ] = True
+    timeout: Annotated[float, typer.Option(help="Seconds for each target; 0 for no end.", metavar="SECONDS", rich_help_panel=_HOW)] = 300.0
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write the report as a page; a folder if there are several targets.", metavar="FILE", rich_help_panel=_REPORT),
+    ] = None
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Write the report as data; a folder if there are several targets.", metavar="FILE", rich_help_panel=_REPORT),
+    ] = None
+    code_quality: Annotated[
+        Path | None,
+        typer.Option(help="Write what does not pass in GitLab's code-quality format.", metavar="FILE", rich_help_panel=_REPORT),
+    ] = None
+    format: Annotated[str, typer.Option(help="text, json, or github for annotations.", metavar="FORMAT", rich_help_panel=_REPORT)] = "text"
+    explain: Annotated[bool, typer.Option("--explain", help="Say it in plain words too.", rich_help_panel=_REPORT)] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and the verdict only.")] = False
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show the way to an exception, as --debug does.")] = False
+
+
+def audit(options: AuditOptions) -> None:
+    """Find out whether the backward of a function is the derivative of its forward.
+
+    The function runs in a process of its own. Without --inputs and --inputs-from they are taken from the attribute example_inputs of the function or from
+    <function>_inputs beside it. Ctrl-C keeps what was found.
+    """
+    from pairgrad.cli.audit import run
+
+    raise typer.Exit(run(replace(options, traceback=options.traceback or in_full())))
+
+
+@dataclass(frozen=True)
+class CertifyOptions:
+    """Which bounds to prove or evaluate."""
+
+    max_order: Annotated[
+        int | None,
+        typer.Option(
+            help="Prove orders 1 to this one; 24, the most, takes 40 s.", metavar="N", show_default="8", rich_help_panel=_ALL_POTENTIALS
+        ),
+    ] = None
+    dim: Annotated[int | None, typer.Option(help="Feature dimension.", metavar="N", rich_help_panel=_ONE_POTENTIAL)] = None
+    nu: Annotated[float | None, typer.Option(help="Bessel order, instead of --dim.", metavar="NU", rich_help_panel=_ONE_POTENTIAL)] = None
+    order: Annotated[
+        int | None,
+        typer.Option(
+            help="Order of the expansion.", metavar="N", show_default="the order that 'paired' chooses", rich_help_panel=_ONE_POTENTIAL
+        ),
+    ] = None
+    shift: Annotated[
+        int | None, typer.Option(help="Order shift of 'paired', with --order.", metavar="N", rich_help_panel=_ONE_POTENTIAL)
+    ] = None
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Features, labels and a class bank, in safetensors.", metavar="FILE", rich_help_panel=_STATE),
+    ] = None
+    temperature: Annotated[float | None, typer.Option(help="Tau, unless the file says it.", metavar="TAU", rich_help_panel=_STATE)] = None
+    realization: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How the potential is computed; repeat to compare.",
+            metavar="NAME",
+            show_default="arfr and paired",
+            rich_help_panel=_STATE,
+            autocompletion=complete_realizations,
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None, typer.Option(help="float32 or float64 instead of the dtype of the file.", metavar="DTYPE", rich_help_panel=_STATE)
+    ] = None
+    bank: Annotated[
+        str | None,
+        typer.Option(help="Prefix of the bank's tensors, if the file has several banks.", metavar="PREFIX", rich_help_panel=_STATE),
+    ] = None
+
+
+def certify(options: CertifyOptions) -> None:
+    """Prove the error bounds of the Bessel ratio again, in ball arithmetic, or bound the errors of a saved learning state.
+
+    Without options: for all x and nu. With --dim or --nu: for one potential; where there is no theorem, the reason is printed, and that is no failure. With
+    --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
+    """
+    with explained("certify", reads=options.state):
+        about_a_potential = {
+            "--dim": options.dim,
+            "--nu": options.nu,
+            "--order": options.order,
+            "--shift": options.shift,
+            "--max-order": options.max_order,
+        }
+        about_a_state = {
+            "--temperature": options.temperature,
+            "--realization": options.realization,
+            "--dtype": options.dtype,
+            "--bank": options.bank,
+        }
+        if options.state is not None:
+            from pairgrad.cli.certify_state import run as run_state
+
+            for name, given in about_a_potential.items():
+                if given is not None:
+                    raise typer.BadParameter(f"{name} is about a potential, --state about a learning state: give one of them")
+            run_state(options.state, options.temperature, options.realization, options.dtype, options.bank)
+            return
+        for name, given in about_a_state.items():
+            if given is not None:
+                raise typer.BadParameter(f"{name} needs --state FILE, the learning state it is about")
+        from pairgrad.cli.certify import run
+
+        if not run(options.dim, options.nu, options.order, options.shift, 8 if options.max_order is None else options.max_order):
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """A run on many ranks, and the machines; numbers as text, 1e7 or 10M."""
+
+    classes: Annotated[str, typer.Option(help="Classes of the whole bank: 1e7, 10_000_000 or 10M.", metavar="N", rich_help_panel=_RUN)]
+    dim: Annotated[str, typer.Option(help="Feature dimension.", metavar="N", rich_help_panel=_RUN)]
+    ranks: Annotated[str, typer.Option(help="Processes, all together.", metavar="N", rich_help_panel=_RUN)]
+    batch: Annotated[str, typer.Option(help="Samples of a step, of all ranks together.", metavar="N", rich_help_panel=_RUN)]
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="Bytes per second that a rank can send.", metavar="B/S", show_default="12.5e9, 100 Gbit/s", rich_help_panel=_MACHINE
+        ),
+    ] = None
+    latency: Annotated[
+        str | None, typer.Option(help="Seconds that any message takes.", metavar="S", show_default="2e-5", rich_help_panel=_MACHINE)
+    ] = None
+    flops: Annotated[
+        str | None,
+        typer.Option(
+            help="Operations per second of a rank in matrix products.", metavar="OP/S", show_default="1e13", rich_help_panel=_MACHINE
+        ),
+    ] = None
+    elementwise: Annotated[
+        str | None,
+        typer.Option(
+            help="Elementwise work per score, in such operations.",
+            metavar="OP",
+            show_default="2000, measured on a CPU",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None
+    memory: Annotated[
+        str | None, typer.Option(help="Bytes of a rank: 40G.", metavar="BYTES", show_default="not asked", rich_help_panel=_MACHINE)
+    ] = None
+    process: Annotated[
+        str | None,
+        typer.Option(help="Bytes of a process before it has a bank.", metavar="BYTES", show_default="270M", rich_help_panel=_MACHINE),
+    ] = None
+    views: Annotated[str, typer.Option(help="Views of each sample.", metavar="N", rich_help_panel=_RUN)] = "1"
+    dtype: Annotated[str, typer.Option(help="Dtype of the bank: float32 or float64.", metavar="DTYPE", rich_help_panel=_RUN)] = "float32"
+    two_epochs: Annotated[bool, typer.Option("--two-epochs", help="A bank with memory='two-epochs'.", rich_help_panel=_RUN)] = False
+    prior: Annotated[bool, typer.Option("--prior", help="The loss has a log prior.", rich_help_panel=_RUN)] = False
+    sample: Annotated[str, typer.Option(help="Share of the classes that is scored in a step.", metavar="SHARE", rich_help_panel=_RUN)] = "1"
+    exchange: Annotated[
+        str,
+        typer.Option(
+            help="Exchange of class statistics between replicas: auto, the cheaper one, gather or reduce.",
+            metavar="HOW",
+            rich_help_panel=_RUN,
+        ),
+    ] = "auto"
+    replicated_inputs: Annotated[
+        bool, typer.Option("--replicated-inputs", help="Ranks that share the classes out bring the same samples.", rich_help_panel=_RUN)
+    ] = False
+    static: Annotated[bool, typer.Option("--static", help="Batch sizes never change: no headers.", rich_help_panel=_RUN)] = False
+    unbounded: Annotated[
+        bool, typer.Option("--unbounded", help="Features are not normalised: scores may lie far apart.", rich_help_panel=_RUN)
+    ] = False
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Measure --flops and --elementwise here, on one thread; takes seconds.", rich_help_panel=_MACHINE),
+    ] = False
+    device: Annotated[
+        str | None, typer.Option(help="With --measure: cpu, cuda.", metavar="DEVICE", show_default="cpu", rich_help_panel=_MACHINE)
+    ] = None
+    json: Annotated[Path | None, typer.Option(help="Write the plan as data, schema pairgrad.plan/1.", metavar="FILE")] = None
+
+
+def plan(options: PlanOptions) -> None:
+    """Before a run on many ranks: memory, operations, bytes on the wire and time of a step in every layout, and the best one.
+
+    A layout D x C has D replicas of the class bank, each shared out over C ranks. The best is the fastest that fits the memory. Where none fits, it says how
+    many ranks are needed.
+    """
+    with explained("plan"):
+        from rich.console import Console
+
+        from pairgrad.cli import plan as command
+
+        check_file("plan", "--json", options.json)
+        try:
+            found = command.run(options, Console(highlight=False))
+        except command.WrongOption as error:
+            fail("plan", error)
+        except OSError as error:
+            fail("plan", f"--json: cannot write {options.json}: {error.strerror or error}; choose another file")
+    if found.best is None:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """What to examine."""
+
+    compiled: Annotated[bool, typer.Option("--compile", help="Try torch.compile, too; half a minute more.")] = False
+    json: Annotated[Path | None, typer.Option(help="Write it as data, too.", metavar="FILE")] = None
+
+
+def doctor(options: DoctorOptions) -> None:
+    """Say what is installed, which extras are missing and what for, which devices and dtypes can be used, and check in ten seconds that the numbers are right.
+
+    An extra that is missing is no failure. What it prints is what a bug report needs.
+    """
+    with explained("doctor", options.json, file="--json"):
+        from pairgrad.cli.doctor import run
+        from pairgrad.cli.streams import Streams
+
+        check_file("doctor", "--json", options.json)
+        if not run(Streams("pairgrad doctor").out, options.compiled, options.json):
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What to measure, and where."""
+
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", metavar="DEVICE")] = "cpu"
+    dtype: Annotated[str, typer.Option(help="float32 or float64.", metavar="DTYPE")] = "float32"
+    batch: Annotated[int, typer.Option(min=1, help="Samples of a step.", metavar="N")] = 32
+    classes: Annotated[int, typer.Option(min=2, help="Classes of the bank.", metavar="N")] = 1000
+    dim: Annotated[int, typer.Option(min=2, help="Feature dimension.", metavar="N")] = 1024
+    compiled: Annotated[bool, typer.Option("--compile", help="The compiled step, too; half a minute more.")] = False
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each call; the median counts.", metavar="N")] = 21
+    threads: Annotated[int, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = 1
+    json: Annotated[Path | None, typer.Option(help="Write the times as data, too.", metavar="FILE")] = None
+
+
+def bench(options: BenchOptions) -> None:
+    """Measure here what the documentation measured elsewhere: the learning step over its two bare matrix products, and the potential by realization.
+
+    Calls take turns and medians are compared, so that ratios can be trusted where times cannot. Run it on an idle machine.
+    """
+    with explained("bench", options.json, file="--json"):
+        from pairgrad.cli.bench import Workload, run
+        from pairgrad.cli.streams import Streams
+
+        check_file("bench", "--json", options.json)
+        given = asdict(options)
+        file = given.pop("json")
+        try:
+            workload = Workload(**given)
+        except ValueError as error:
+            fail("bench", error)
+        run(workload, Streams("pairgrad bench").out, file)
+
+
+def realizations() -> None:
+    """List the ways to compute the potential and what each trades."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import pairgrad
+
+    table = Table("name", "coherent", "what it computes", "what it trades")
+    for r in pairgrad.realizations():
+        table.add_row(r.name, "yes" if r.coherent else "no", r.summary, r.trade)
+    Console().print(table)
+
+
+COMMANDS = (
+    Command(
+        doctor,
+        Group.START,
+        short="What is installed, what works here, and a self-check.",
+        examples=[
+            ("pairgrad doctor", "Ten seconds."),
+            ("pairgrad doctor --compile", "Try torch.compile, too: half a minute more."),
+        ],
+        codes=exit_codes.DOCTOR,
+    ),
+    Command(
+        audit,
+        Group.AUDIT,
+        short="Is a backward the derivative of its forward?",
+        examples=[
+            ('pairgrad audit losses.py:penalty --inputs "randn(32, 8)"', "One function, at one random input."),
+            (
+                'pairgrad audit losses:penalty --domain "log 1e-3..1e3" --html audit.html',
+                "Over a range, with a page that says where it goes wrong.",
+            ),
+            ("pairgrad audit losses:penalty --format github", "In continuous integration: annotations and an exit code."),
+        ],
+        codes=exit_codes.AUDIT,
+    ),
+    Command(
+        plan,
+        Group.TRAIN,
+        short="Memory, bytes and time of a run on many ranks.",
+        examples=[
+            ("pairgrad plan --classes 1e7 --dim 512 --ranks 64 --batch 8192 --memory 40G", "Every layout of 64 ranks, and the best one."),
+        ],
+        codes=exit_codes.PLAN,
+    ),
+    Command(
+        certify,
+        Group.FIND_OUT,
+        short="Prove the error bounds again, or bound a learning state.",
+        examples=[
+            ("pairgrad certify", "The theorem for all x and nu, orders 1 to 8, in six seconds."),
+            ("pairgrad certify --dim 512", "What is proven of one potential."),
+            ("pairgrad certify --state state.safetensors", "Loss, gradients and predictions of a saved batch and bank."),
+        ],
+        codes=exit_codes.CERTIFY,
+    ),
+    Command(
+        bench,
+        Group.FIND_OUT,
+        short="How fast it is on this machine, as ratios.",
+        examples=[
+            ("pairgrad bench", "On the CPU, half a minute."),
+            ("pairgrad bench --device cuda --compile --classes 100000", "On a GPU, with torch.compile."),
+        ],
+    ),
+    Command(
+        realizations,
+        Group.FIND_OUT,
+        short="The ways to compute the potential, and what each trades.",
+        examples=[("pairgrad realizations", "The list.")],
+    ),
+)

@@ -1,1 +1,0 @@
-"""Tests of pairgrad.experiments.data, on small files that `cifar_files` and `malicious` write; test_real wants the real ones."""

@@ -1,1 +1,0 @@
-"""Tests of pairgrad.experiments.frozen, on runs that take a second (`small`)."""

@@ -1,1 +1,0 @@
-"""Tests of pairgrad.experiments.report, with a catalogue of `fakes`."""

@@ -1,1 +1,0 @@
-"""Tests of pairgrad.experiments.training, on runs that take a second (`small`)."""
