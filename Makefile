@@ -154,7 +154,7 @@ equations: $(SETUP_STAMP)  ## write docs/equations.md from docs/equations.toml a
 	$(BIN)/python -m docs.equations
 
 command-line: $(SETUP_STAMP)  ## write docs/command-line.md from the commands
-	$(BIN)/python -m pairgrad.cli.reference docs/command-line.md
+	$(BIN)/python -m docs.command_line docs/command-line.md
 
 report: $(SETUP_STAMP)  ## show all tables and figures on one page, build/report/index.html
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad report --output build/report $(ARGS)

@@ -144,7 +144,9 @@ def test_import_loads_nothing_optional():
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--help"], ["-h"], ["audit", "-h"], ["train", "--help"], ["audit", "--htm", "x"], ["nothing"], ["--version"]], ids=" ".join
+    "arguments",
+    [[], ["--help"], ["-h"], ["audit", "-h"], ["train", "--help"], ["audit", "--htm", "x"], ["nothing"], ["--version"]],
+    ids=" ".join,
 )
 def test_help_and_mistyped_options_do_not_load_torch(arguments):
     code = (

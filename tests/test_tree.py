@@ -11,7 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.parent for top in ("src", "paper", "benchmarks", "tests") for path in (ROOT / top).rglob("__init__.py"))
 # The modules of the command line have the names of the commands, and tests those of what they test.
-NAMED = [folder for folder in PACKAGES if folder.name not in ("pairgrad", "pairgrad_paper", "paper") and not {"cli", "tests"} & set(folder.relative_to(ROOT).parts)]
+NAMED = [
+    folder
+    for folder in PACKAGES
+    if folder.name not in ("pairgrad", "pairgrad_paper", "paper") and not {"cli", "tests"} & set(folder.relative_to(ROOT).parts)
+]
 
 
 def said(folder: Path) -> str:
@@ -52,11 +56,20 @@ def imports_of_tests(text: str) -> list[str]:
     """The test files that a file imports from."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
     found = [name for node in nodes for name in [*(node.module or "").split("."), *(alias.name for alias in node.names)]]
-    return [name for name in found if re.fullmatch(r"test_\w+", name) and [*ROOT.glob(f"tests/**/{name}.py"), *ROOT.glob(f"paper/tests/**/{name}.py")]]
+    return [
+        name
+        for name in found
+        if re.fullmatch(r"test_\w+", name) and [*ROOT.glob(f"tests/**/{name}.py"), *ROOT.glob(f"paper/tests/**/{name}.py")]
+    ]
 
 
 def test_tests_import_helpers_and_never_other_tests() -> None:
-    wrong = {str(path.relative_to(ROOT)): found for top in ("tests", "paper/tests") for path in (ROOT / top).rglob("*.py") if (found := imports_of_tests(path.read_text()))}
+    wrong = {
+        str(path.relative_to(ROOT)): found
+        for top in ("tests", "paper/tests")
+        for path in (ROOT / top).rglob("*.py")
+        if (found := imports_of_tests(path.read_text()))
+    }
     assert not wrong, f"what several tests share goes into a module without test_: {wrong}"
     assert imports_of_tests("from tests import test_tree\nfrom .test_docs import x\nfrom y import test_of_another") == [
         "test_tree",

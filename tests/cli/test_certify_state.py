@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
 import pairgrad as pg
-from pairgrad.certificates.saved import SavedState, save_state
-from pairgrad.cli.app import app
+from pairgrad.certificates import SavedState, load_state, save_state
+from pairgrad.ground import rounded_up
 from tests.cli.command import pairgrad
+
+from .command import invoke
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def path(tmp_path):
 
 
 def run(*arguments: object):
-    return CliRunner().invoke(app, ["certify", *map(str, arguments)], env={"COLUMNS": "200"})
+    return invoke("certify", *map(str, arguments), columns=200)
 
 
 def test_the_whole_summary(path):
@@ -54,9 +55,6 @@ def test_the_whole_summary(path):
 
 
 def test_the_numbers_are_those_of_certify(path):
-    from pairgrad.certificates.saved import load_state
-    from pairgrad.ground.certificate import rounded_up
-
     saved = load_state(path)
     done = run("--state", path, "--realization", "paired", "--dtype", "float64", "--temperature", 0.2)
     assert done.exit_code == 0, done.output

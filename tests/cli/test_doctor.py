@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +15,18 @@ import pairgrad as pg
 from pairgrad.cli import doctor, self_check
 
 from .command import invoke
+
+
+def _without(missing: str) -> Callable[[str], str]:
+    """importlib.metadata.version where a distribution is not installed."""
+    known = metadata.version
+
+    def version(name: str) -> str:
+        if name == missing:
+            raise metadata.PackageNotFoundError(name)
+        return known(name)
+
+    return version
 
 
 class TestDoctor:
@@ -43,14 +56,7 @@ class TestDoctor:
         assert "Not well: potential, derivatives. Please report" in done.stdout
 
     def test_a_missing_extra_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        known = metadata.version
-
-        def without(name: str) -> str:
-            if name == "jax":
-                raise metadata.PackageNotFoundError(name)
-            return known(name)
-
-        monkeypatch.setattr(metadata, "version", without)
+        monkeypatch.setattr(metadata, "version", _without("jax"))
         found = {finding.name: finding for finding in doctor.packages()}
         assert found["[jax]"].status == doctor.MISSING
         assert "lacks jax: pip install -U 'pairgrad[jax]'" in found["[jax]"].words
@@ -58,10 +64,17 @@ class TestDoctor:
 
     def test_a_package_that_is_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
         known = metadata.version
-        monkeypatch.setattr(metadata, "version", lambda name: "0.1" if name == "matplotlib" else known(name))
+        monkeypatch.setattr(metadata, "version", lambda name: "0.1" if name == "jinja2" else known(name))
         found = {finding.name: finding for finding in doctor.packages()}
-        assert found["[figures]"].status == doctor.OLD
-        assert "lacks matplotlib 0.1" in found["[figures]"].words
+        assert found["[html]"].status == doctor.OLD
+        assert "lacks jinja2 0.1" in found["[html]"].words
+
+    def test_the_paper_s_experiments_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "pairgrad train" in {finding.name: finding for finding in doctor.packages()}["pairgrad-paper"].words
+        monkeypatch.setattr(metadata, "version", _without("pairgrad-paper"))
+        found = {finding.name: finding for finding in doctor.packages()}["pairgrad-paper"]
+        assert found.status == doctor.MISSING
+        assert "pip install pairgrad-paper" in found.words
 
     def test_every_extra_for_users_is_listed(self) -> None:
         """An extra that is added is listed, or said here to be for developers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -128,8 +129,39 @@ def test_a_bug_has_a_code_of_its_own() -> None:
     assert done.returncode == exit_codes.BUG
     assert "KeyError: 'a bug'" in done.stderr
     assert "pairgrad doctor" in done.stderr.splitlines()[-1]
-    answers = (exit_codes.AUDIT, exit_codes.CERTIFY, exit_codes.PLAN, exit_codes.DOCTOR, exit_codes.TRAIN)
-    assert all(exit_codes.BUG not in codes for codes in answers)
+    answers = [command.codes for command in COMMANDS.values()]
+    assert all(codes[exit_codes.BUG] == exit_codes.GENERAL[exit_codes.BUG] for codes in answers)
+
+
+WITHOUT = "import importlib.metadata; importlib.metadata.entry_points = lambda group: (); "
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"})
+
+
+@pytest.mark.parametrize(
+    "name", ["demo", "train", "evaluate", "fork", "frozen", "states", "collect", "tables", "figures", "report", "times"]
+)
+def test_without_the_paper_s_experiments_a_command_says_how_to_get_them(name: str) -> None:
+    done = _run(f"{WITHOUT}import sys; sys.argv = ['pairgrad', '{name}', '--help']; from pairgrad.cli import main; main()")
+    assert done.returncode == exit_codes.MISTAKE
+    assert done.stderr == f"pairgrad {name}: this command comes with the paper's experiments: pip install pairgrad-paper\n"
+
+
+def test_without_the_paper_s_experiments_the_others_are_there() -> None:
+    done = _run(f"{WITHOUT}import sys; sys.argv = ['pairgrad']; from pairgrad.cli import main; main()")
+    assert done.returncode == 0
+    assert re.findall(r"^  (\w+)  ", done.stdout, re.MULTILINE) == ["doctor", "audit", "plan", "certify", "bench", "realizations"]
+
+
+def test_commands_that_cannot_be_loaded_do_not_take_the_others_along() -> None:
+    broken = "from importlib.metadata import EntryPoint; import importlib.metadata; "
+    broken += "importlib.metadata.entry_points = lambda group: [EntryPoint('x', 'no_such_module:COMMANDS', group)] * (group == 'pairgrad.commands'); "
+    done = _run(f"{broken}import sys; sys.argv = ['pairgrad', 'realizations']; from pairgrad.cli import main; main()")
+    assert done.returncode == 0
+    assert "the commands of x cannot be loaded (ModuleNotFoundError: No module named 'no_such_module')" in done.stderr
+    assert "paired" in done.stdout
 
 
 def test_an_interrupt_is_130() -> None:
@@ -150,7 +182,7 @@ def test_version() -> None:
 
 
 def test_the_page_of_the_documentation_is_up_to_date() -> None:
-    from pairgrad.cli.reference import page
+    from docs.command_line import page
 
     there = Path(__file__).parents[2] / "docs" / "command-line.md"
     assert there.read_text(encoding="utf-8") == page(), "run: make command-line"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,10 @@ from pairgrad.cli.pages import Command, Group
 _WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
 _RUN, _MACHINE = "The run", "The machines"
 _ALL_POTENTIALS, _ONE_POTENTIAL, _STATE = "For all potentials", "For one potential", "For a learning state"
+
+
+def _option(help: str, metavar: str | None = None, group: str | None = None, flags: tuple[str, ...] = (), **more: Any) -> Any:
+    return typer.Option(*flags, help=help, metavar=metavar, rich_help_panel=group, **more)
 
 
 def complete_realizations(incomplete: str) -> list[tuple[str, str]]:
@@ -29,70 +33,48 @@ class AuditOptions:
     """What to audit, with what, and what to report."""
 
     targets: Annotated[
-        list[str],
-        typer.Argument(help="module:function, module:Class, module:object.attr or path/to/file.py:function.", metavar="TARGET"),
+        list[str], typer.Argument(help="module:function, module:Class, module:object.attr or path/to/file.py:function.", metavar="TARGET")
     ]
     inputs: Annotated[
         str | None,
-        typer.Option(
-            help='What to call it with: "randn(32,128), randint(10,(32,))", "x=uniform(0.1,4,(16,)), n=3", @file.safetensors.',
-            metavar="SPEC",
-            rich_help_panel=_WHERE,
+        _option(
+            'What to call it with: "randn(32,128), randint(10,(32,))", "x=uniform(0.1,4,(16,)), n=3", @file.safetensors.', "SPEC", _WHERE
         ),
     ] = None
     inputs_from: Annotated[
-        str | None,
-        typer.Option(
-            help="A function that returns the inputs: module:function, or one beside the target.", metavar="TARGET", rich_help_panel=_WHERE
-        ),
+        str | None, _option("A function that returns the inputs: module:function, or one beside the target.", "TARGET", _WHERE)
     ] = None
-    domain: Annotated[
-        str | None,
-        typer.Option(
-            help='Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".', metavar="RANGES", rich_help_panel=_WHERE
-        ),
-    ] = None
-    dtype: Annotated[
-        str | None,
-        typer.Option(help="float64, float32, float16 or bfloat16, instead of that of the inputs.", metavar="DTYPE", rich_help_panel=_WHERE),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Seed of random inputs and of the audit.", metavar="N", rich_help_panel=_WHERE)] = 0
-    effort: Annotated[str, typer.Option(help="quick, standard or thorough.", metavar="HOW", rich_help_panel=_HOW)] = "standard"
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            help="Defects smaller than this, over the size of the gradient, do not decide.", metavar="SHARE", rich_help_panel=_HOW
-        ),
-    ] = 0.0
+    domain: Annotated[str | None, _option('Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".', "RANGES", _WHERE)] = (
+        None
+    )
+    dtype: Annotated[str | None, _option("float64, float32, float16 or bfloat16, instead of that of the inputs.", "DTYPE", _WHERE)] = None
+    seed: Annotated[int, _option("Seed of random inputs and of the audit.", "N", _WHERE)] = 0
+    effort: Annotated[str, _option("quick, standard or thorough.", "HOW", _HOW)] = "standard"
+    tolerance: Annotated[float, _option("Defects smaller than this, over the size of the gradient, do not decide.", "SHARE", _HOW)] = 0.0
     intent: Annotated[
-        str | None,
-        typer.Option(
-            help="What is wanted: straight-through, gradient-cap or implicit-reparameterization.", metavar="NAME", rich_help_panel=_HOW
-        ),
+        str | None, _option("What is wanted: straight-through, gradient-cap or implicit-reparameterization.", "NAME", _HOW)
     ] = None
-    second_order: Annotated[
-        bool, typer.Option("--second-order/--no-second-order", help="Audit the second backward too.", rich_help_panel=_HOW)
-    ] = True
+    second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW, flags=("--second-order/--no-second-order",))] = True
     consequences: Annotated[
-        bool, typer.Option("--consequences/--no-consequences", help="Look for causes and effects of a defect.", rich_help_panel=_HOW)
+        bool, _option("Look for causes and effects of a defect.", group=_HOW, flags=("--consequences/--no-consequences",))
     ] = True
-    timeout: Annotated[float, typer.Option(help="Seconds for each target; 0 for no end.", metavar="SECONDS", rich_help_panel=_HOW)] = 300.0
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Write the report as a page; a folder if there are several targets.", metavar="FILE", rich_help_panel=_REPORT),
-    ] = None
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Write the report as data; a folder if there are several targets.", metavar="FILE", rich_help_panel=_REPORT),
-    ] = None
-    code_quality: Annotated[
-        Path | None,
-        typer.Option(help="Write what does not pass in GitLab's code-quality format.", metavar="FILE", rich_help_panel=_REPORT),
-    ] = None
-    format: Annotated[str, typer.Option(help="text, json, or github for annotations.", metavar="FORMAT", rich_help_panel=_REPORT)] = "text"
-    explain: Annotated[bool, typer.Option("--explain", help="Say it in plain words too.", rich_help_panel=_REPORT)] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and the verdict only.")] = False
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show the way to an exception, as --debug does.")] = False
+    timeout: Annotated[float, _option("Seconds for each target; 0 for no end.", "SECONDS", _HOW)] = 300.0
+    html: Annotated[Path | None, _option("Write the report as a page; a folder if there are several targets.", "FILE", _REPORT)] = None
+    json: Annotated[Path | None, _option("Write the report as data; a folder if there are several targets.", "FILE", _REPORT)] = None
+    code_quality: Annotated[Path | None, _option("Write what does not pass in GitLab's code-quality format.", "FILE", _REPORT)] = None
+    format: Annotated[str, _option("text, json, or github for annotations.", "FORMAT", _REPORT)] = "text"
+    explain: Annotated[bool, _option("Say it in plain words too.", group=_REPORT, flags=("--explain",))] = False
+    quiet: Annotated[
+        bool,
+        _option(
+            "No progress, and the verdict only.",
+            flags=(
+                "--quiet",
+                "-q",
+            ),
+        ),
+    ] = False
+    traceback: Annotated[bool, _option("Show the way to an exception, as --debug does.", flags=("--traceback",))] = False
 
 
 def audit(options: AuditOptions) -> None:
@@ -111,44 +93,28 @@ class CertifyOptions:
     """Which bounds to prove or evaluate."""
 
     max_order: Annotated[
-        int | None,
-        typer.Option(
-            help="Prove orders 1 to this one; 24, the most, takes 40 s.", metavar="N", show_default="8", rich_help_panel=_ALL_POTENTIALS
-        ),
+        int | None, _option("Prove orders 1 to this one; 24, the most, takes 40 s.", "N", _ALL_POTENTIALS, show_default="8")
     ] = None
-    dim: Annotated[int | None, typer.Option(help="Feature dimension.", metavar="N", rich_help_panel=_ONE_POTENTIAL)] = None
-    nu: Annotated[float | None, typer.Option(help="Bessel order, instead of --dim.", metavar="NU", rich_help_panel=_ONE_POTENTIAL)] = None
+    dim: Annotated[int | None, _option("Feature dimension.", "N", _ONE_POTENTIAL)] = None
+    nu: Annotated[float | None, _option("Bessel order, instead of --dim.", "NU", _ONE_POTENTIAL)] = None
     order: Annotated[
-        int | None,
-        typer.Option(
-            help="Order of the expansion.", metavar="N", show_default="the order that 'paired' chooses", rich_help_panel=_ONE_POTENTIAL
-        ),
+        int | None, _option("Order of the expansion.", "N", _ONE_POTENTIAL, show_default="the order that 'paired' chooses")
     ] = None
-    shift: Annotated[
-        int | None, typer.Option(help="Order shift of 'paired', with --order.", metavar="N", rich_help_panel=_ONE_POTENTIAL)
-    ] = None
-    state: Annotated[
-        Path | None,
-        typer.Option(help="Features, labels and a class bank, in safetensors.", metavar="FILE", rich_help_panel=_STATE),
-    ] = None
-    temperature: Annotated[float | None, typer.Option(help="Tau, unless the file says it.", metavar="TAU", rich_help_panel=_STATE)] = None
+    shift: Annotated[int | None, _option("Order shift of 'paired', with --order.", "N", _ONE_POTENTIAL)] = None
+    state: Annotated[Path | None, _option("Features, labels and a class bank, in safetensors.", "FILE", _STATE)] = None
+    temperature: Annotated[float | None, _option("Tau, unless the file says it.", "TAU", _STATE)] = None
     realization: Annotated[
         list[str] | None,
-        typer.Option(
-            help="How the potential is computed; repeat to compare.",
-            metavar="NAME",
+        _option(
+            "How the potential is computed; repeat to compare.",
+            "NAME",
+            _STATE,
             show_default="arfr and paired",
-            rich_help_panel=_STATE,
             autocompletion=complete_realizations,
         ),
     ] = None
-    dtype: Annotated[
-        str | None, typer.Option(help="float32 or float64 instead of the dtype of the file.", metavar="DTYPE", rich_help_panel=_STATE)
-    ] = None
-    bank: Annotated[
-        str | None,
-        typer.Option(help="Prefix of the bank's tensors, if the file has several banks.", metavar="PREFIX", rich_help_panel=_STATE),
-    ] = None
+    dtype: Annotated[str | None, _option("float32 or float64 instead of the dtype of the file.", "DTYPE", _STATE)] = None
+    bank: Annotated[str | None, _option("Prefix of the bank's tensors, if the file has several banks.", "PREFIX", _STATE)] = None
 
 
 def certify(options: CertifyOptions) -> None:
@@ -192,69 +158,42 @@ def certify(options: CertifyOptions) -> None:
 class PlanOptions:
     """A run on many ranks, and the machines; numbers as text, 1e7 or 10M."""
 
-    classes: Annotated[str, typer.Option(help="Classes of the whole bank: 1e7, 10_000_000 or 10M.", metavar="N", rich_help_panel=_RUN)]
-    dim: Annotated[str, typer.Option(help="Feature dimension.", metavar="N", rich_help_panel=_RUN)]
-    ranks: Annotated[str, typer.Option(help="Processes, all together.", metavar="N", rich_help_panel=_RUN)]
-    batch: Annotated[str, typer.Option(help="Samples of a step, of all ranks together.", metavar="N", rich_help_panel=_RUN)]
+    classes: Annotated[str, _option("Classes of the whole bank: 1e7, 10_000_000 or 10M.", "N", _RUN)]
+    dim: Annotated[str, _option("Feature dimension.", "N", _RUN)]
+    ranks: Annotated[str, _option("Processes, all together.", "N", _RUN)]
+    batch: Annotated[str, _option("Samples of a step, of all ranks together.", "N", _RUN)]
     bandwidth: Annotated[
-        str | None,
-        typer.Option(
-            help="Bytes per second that a rank can send.", metavar="B/S", show_default="12.5e9, 100 Gbit/s", rich_help_panel=_MACHINE
-        ),
+        str | None, _option("Bytes per second that a rank can send.", "B/S", _MACHINE, show_default="12.5e9, 100 Gbit/s")
     ] = None
-    latency: Annotated[
-        str | None, typer.Option(help="Seconds that any message takes.", metavar="S", show_default="2e-5", rich_help_panel=_MACHINE)
-    ] = None
-    flops: Annotated[
-        str | None,
-        typer.Option(
-            help="Operations per second of a rank in matrix products.", metavar="OP/S", show_default="1e13", rich_help_panel=_MACHINE
-        ),
-    ] = None
+    latency: Annotated[str | None, _option("Seconds that any message takes.", "S", _MACHINE, show_default="2e-5")] = None
+    flops: Annotated[str | None, _option("Operations per second of a rank in matrix products.", "OP/S", _MACHINE, show_default="1e13")] = (
+        None
+    )
     elementwise: Annotated[
-        str | None,
-        typer.Option(
-            help="Elementwise work per score, in such operations.",
-            metavar="OP",
-            show_default="2000, measured on a CPU",
-            rich_help_panel=_MACHINE,
-        ),
+        str | None, _option("Elementwise work per score, in such operations.", "OP", _MACHINE, show_default="2000, measured on a CPU")
     ] = None
-    memory: Annotated[
-        str | None, typer.Option(help="Bytes of a rank: 40G.", metavar="BYTES", show_default="not asked", rich_help_panel=_MACHINE)
-    ] = None
-    process: Annotated[
-        str | None,
-        typer.Option(help="Bytes of a process before it has a bank.", metavar="BYTES", show_default="270M", rich_help_panel=_MACHINE),
-    ] = None
-    views: Annotated[str, typer.Option(help="Views of each sample.", metavar="N", rich_help_panel=_RUN)] = "1"
-    dtype: Annotated[str, typer.Option(help="Dtype of the bank: float32 or float64.", metavar="DTYPE", rich_help_panel=_RUN)] = "float32"
-    two_epochs: Annotated[bool, typer.Option("--two-epochs", help="A bank with memory='two-epochs'.", rich_help_panel=_RUN)] = False
-    prior: Annotated[bool, typer.Option("--prior", help="The loss has a log prior.", rich_help_panel=_RUN)] = False
-    sample: Annotated[str, typer.Option(help="Share of the classes that is scored in a step.", metavar="SHARE", rich_help_panel=_RUN)] = "1"
+    memory: Annotated[str | None, _option("Bytes of a rank: 40G.", "BYTES", _MACHINE, show_default="not asked")] = None
+    process: Annotated[str | None, _option("Bytes of a process before it has a bank.", "BYTES", _MACHINE, show_default="270M")] = None
+    views: Annotated[str, _option("Views of each sample.", "N", _RUN)] = "1"
+    dtype: Annotated[str, _option("Dtype of the bank: float32 or float64.", "DTYPE", _RUN)] = "float32"
+    two_epochs: Annotated[bool, _option("A bank with memory='two-epochs'.", group=_RUN, flags=("--two-epochs",))] = False
+    prior: Annotated[bool, _option("The loss has a log prior.", group=_RUN, flags=("--prior",))] = False
+    sample: Annotated[str, _option("Share of the classes that is scored in a step.", "SHARE", _RUN)] = "1"
     exchange: Annotated[
-        str,
-        typer.Option(
-            help="Exchange of class statistics between replicas: auto, the cheaper one, gather or reduce.",
-            metavar="HOW",
-            rich_help_panel=_RUN,
-        ),
+        str, _option("Exchange of class statistics between replicas: auto, the cheaper one, gather or reduce.", "HOW", _RUN)
     ] = "auto"
     replicated_inputs: Annotated[
-        bool, typer.Option("--replicated-inputs", help="Ranks that share the classes out bring the same samples.", rich_help_panel=_RUN)
+        bool, _option("Ranks that share the classes out bring the same samples.", group=_RUN, flags=("--replicated-inputs",))
     ] = False
-    static: Annotated[bool, typer.Option("--static", help="Batch sizes never change: no headers.", rich_help_panel=_RUN)] = False
-    unbounded: Annotated[
-        bool, typer.Option("--unbounded", help="Features are not normalised: scores may lie far apart.", rich_help_panel=_RUN)
-    ] = False
+    static: Annotated[bool, _option("Batch sizes never change: no headers.", group=_RUN, flags=("--static",))] = False
+    unbounded: Annotated[bool, _option("Features are not normalised: scores may lie far apart.", group=_RUN, flags=("--unbounded",))] = (
+        False
+    )
     measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Measure --flops and --elementwise here, on one thread; takes seconds.", rich_help_panel=_MACHINE),
+        bool, _option("Measure --flops and --elementwise here, on one thread; takes seconds.", group=_MACHINE, flags=("--measure",))
     ] = False
-    device: Annotated[
-        str | None, typer.Option(help="With --measure: cpu, cuda.", metavar="DEVICE", show_default="cpu", rich_help_panel=_MACHINE)
-    ] = None
-    json: Annotated[Path | None, typer.Option(help="Write the plan as data, schema pairgrad.plan/1.", metavar="FILE")] = None
+    device: Annotated[str | None, _option("With --measure: cpu, cuda.", "DEVICE", _MACHINE, show_default="cpu")] = None
+    json: Annotated[Path | None, _option("Write the plan as data, schema pairgrad.plan/1.", "FILE")] = None
 
 
 def plan(options: PlanOptions) -> None:
@@ -283,8 +222,8 @@ def plan(options: PlanOptions) -> None:
 class DoctorOptions:
     """What to examine."""
 
-    compiled: Annotated[bool, typer.Option("--compile", help="Try torch.compile, too; half a minute more.")] = False
-    json: Annotated[Path | None, typer.Option(help="Write it as data, too.", metavar="FILE")] = None
+    compiled: Annotated[bool, _option("Try torch.compile, too; half a minute more.", flags=("--compile",))] = False
+    json: Annotated[Path | None, _option("Write it as data, too.", "FILE")] = None
 
 
 def doctor(options: DoctorOptions) -> None:
@@ -305,15 +244,15 @@ def doctor(options: DoctorOptions) -> None:
 class BenchOptions:
     """What to measure, and where."""
 
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", metavar="DEVICE")] = "cpu"
-    dtype: Annotated[str, typer.Option(help="float32 or float64.", metavar="DTYPE")] = "float32"
-    batch: Annotated[int, typer.Option(min=1, help="Samples of a step.", metavar="N")] = 32
-    classes: Annotated[int, typer.Option(min=2, help="Classes of the bank.", metavar="N")] = 1000
-    dim: Annotated[int, typer.Option(min=2, help="Feature dimension.", metavar="N")] = 1024
-    compiled: Annotated[bool, typer.Option("--compile", help="The compiled step, too; half a minute more.")] = False
-    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of each call; the median counts.", metavar="N")] = 21
-    threads: Annotated[int, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = 1
-    json: Annotated[Path | None, typer.Option(help="Write the times as data, too.", metavar="FILE")] = None
+    device: Annotated[str, _option("cpu, cuda, cuda:1, mps.", "DEVICE")] = "cpu"
+    dtype: Annotated[str, _option("float32 or float64.", "DTYPE")] = "float32"
+    batch: Annotated[int, _option("Samples of a step.", "N", min=1)] = 32
+    classes: Annotated[int, _option("Classes of the bank.", "N", min=2)] = 1000
+    dim: Annotated[int, _option("Feature dimension.", "N", min=2)] = 1024
+    compiled: Annotated[bool, _option("The compiled step, too; half a minute more.", flags=("--compile",))] = False
+    repeats: Annotated[int, _option("Repetitions of each call; the median counts.", "N", min=1)] = 21
+    threads: Annotated[int, _option("Threads of the CPU.", "N", min=1, max=THREADS)] = 1
+    json: Annotated[Path | None, _option("Write the times as data, too.", "FILE")] = None
 
 
 def bench(options: BenchOptions) -> None:

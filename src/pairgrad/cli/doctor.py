@@ -127,6 +127,9 @@ def packages() -> Iterator[Finding]:
         else:
             status = OLD if all(status != MISSING for _, status, _ in found) else MISSING
             yield Finding(f"[{extra}]", status, f"{purpose}; lacks {', '.join(lacking)}: pip install -U 'pairgrad[{extra}]'")
+    status, version = installed("pairgrad-paper", None)
+    purpose = "pairgrad demo, pairgrad train, the paper's tables and figures"
+    yield Finding("pairgrad-paper", status, f"{purpose} ({version})" if version else f"{purpose}: pip install pairgrad-paper")
 
 
 def requirements() -> Iterator[tuple[str, str | None, str | None]]:

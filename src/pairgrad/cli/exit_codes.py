@@ -13,5 +13,3 @@ AUDIT = {0: "Coherent.", 1: "Incoherent.", 2: "Could not tell, or a mistake. The
 CERTIFY = {1: "A proof failed."}
 PLAN = {1: "No layout fits the memory."}
 DOCTOR = {1: "The self-check failed, or something that is installed is broken."}
-FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
-TRAIN = {**FORK, 5: "Another process died, hangs or has other settings."}

@@ -1,4 +1,4 @@
-"""The page docs/command-line.md: `python -m pairgrad.cli.reference docs/command-line.md`."""
+"""The page docs/command-line.md: `python -m docs.command_line docs/command-line.md`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = """\
 
 <!-- Written by `make command-line`; a test compares it with the commands. -->
 
-`pip install 'pairgrad[cli]'` brings the command; `pairgrad doctor` says what else is there. Every page below is what a command prints with `--help`.
+`pip install 'pairgrad[cli]'` brings the command, `pip install pairgrad-paper` the commands of the paper's experiments (`demo`, `train`, `tables` ...); `pairgrad doctor` says what is there. Every page below is what a command prints with `--help`.
 
 ```sh
 pairgrad                        # the first page
