@@ -17,7 +17,8 @@ _HEAD = """\
 
 <!-- Written by `make command-line`; a test compares it with the commands. -->
 
-`pip install 'pairgrad[cli]'` brings the command, `pip install pairgrad-paper` the commands of the paper's experiments (`demo`, `train`, `tables` ...); `pairgrad doctor` says what is there. Every page below is what a command prints with `--help`.
+`pip install 'pairgrad[cli]'` brings the command, `pip install pairgrad-paper` the commands of the paper's experiments (`demo`, `train`, `tables` ...);
+`pairgrad doctor` says what is there. Every page below is what a command prints with `--help`.
 
 ```sh
 pairgrad                        # the first page

@@ -11,10 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.parent for top in ("src", "paper", "benchmarks", "tests") for path in (ROOT / top).rglob("__init__.py"))
 # The modules of the command line have the names of the commands, and tests those of what they test.
+ROOTS = ("pairgrad", "pairgrad_paper", "paper")
 NAMED = [
-    folder
-    for folder in PACKAGES
-    if folder.name not in ("pairgrad", "pairgrad_paper", "paper") and not {"cli", "tests"} & set(folder.relative_to(ROOT).parts)
+    folder for folder in PACKAGES if folder.name not in ROOTS and not {"cli", "commands", "tests"} & set(folder.relative_to(ROOT).parts)
 ]
 
 
@@ -64,12 +63,8 @@ def imports_of_tests(text: str) -> list[str]:
 
 
 def test_tests_import_helpers_and_never_other_tests() -> None:
-    wrong = {
-        str(path.relative_to(ROOT)): found
-        for top in ("tests", "paper/tests")
-        for path in (ROOT / top).rglob("*.py")
-        if (found := imports_of_tests(path.read_text()))
-    }
+    files = [path for top in ("tests", "paper/tests") for path in (ROOT / top).rglob("*.py")]
+    wrong = {str(path.relative_to(ROOT)): found for path in files if (found := imports_of_tests(path.read_text()))}
     assert not wrong, f"what several tests share goes into a module without test_: {wrong}"
     assert imports_of_tests("from tests import test_tree\nfrom .test_docs import x\nfrom y import test_of_another") == [
         "test_tree",
