@@ -75,8 +75,9 @@ coverage: $(SETUP_STAMP)  ## run the tests with coverage by lines, subprocesses 
 	$(BIN)/python -m coverage json --quiet -o build/coverage/report.json
 	$(BIN)/python -m benchmarks.coverage build/coverage/report.json
 
-package: $(SETUP_STAMP)  ## build the wheel and the source archive into dist/, and try them in a clean environment
+package: $(SETUP_STAMP)  ## build the wheels and source archives of both distributions into dist/, and try them in a clean environment
 	$(BIN)/python -m hatchling build
+	cd paper && ../$(BIN)/python -m hatchling build -d ../dist
 	$(BIN)/python -m pytest -m "" tests/test_package.py $(ARGS)
 
 docs: $(SETUP_STAMP)  ## build the documentation into site/; a warning is an error

@@ -1,4 +1,4 @@
-"""What is published: the wheel and the source archive, installed into a clean environment outside the checkout.
+"""What is published: the wheels and source archives of pairgrad and pairgrad-paper, installed into a clean environment outside the checkout.
 
 Slow, and they need a package index: `make package` runs them.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import pairgrad
+import pairgrad_paper
 
 ROOT = Path(__file__).parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -36,15 +37,21 @@ def run(*command: str | Path, cwd: Path, timeout: float = 600) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the wheel and the source archive."""
+    """A directory with the wheels and the source archives."""
     directory = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "hatchling", "build", "-d", directory, cwd=ROOT)
+    for project in (ROOT, ROOT / "paper"):
+        run(sys.executable, "-m", "hatchling", "build", "-d", directory, cwd=project)
     return directory
 
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    return next(built.glob("*.whl"))
+    return next(built.glob("pairgrad-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def paper_wheel(built: Path) -> Path:
+    return next(built.glob("pairgrad_paper-*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -57,19 +64,24 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return commands
 
 
+def _files(source: Path) -> set[str]:
+    files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    return {name for name in files if "__pycache__" not in name}
+
+
 @pytest.mark.slow
-def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
-    there = set(zipfile.ZipFile(wheel).namelist())
-    package = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
-    package = {name for name in package if "__pycache__" not in name}
-    assert package <= there, package - there
+def test_the_wheels_have_every_file_of_their_packages(wheel: Path, paper_wheel: Path) -> None:
+    there, papers = (set(zipfile.ZipFile(path).namelist()) for path in (wheel, paper_wheel))
+    assert _files(ROOT / "src") <= there, _files(ROOT / "src") - there
+    assert _files(ROOT / "paper" / "src") <= papers, _files(ROOT / "paper" / "src") - papers
+    assert {name.split("/")[0] for name in papers} == {"pairgrad_paper", f"pairgrad_paper-{pairgrad_paper.__version__}.dist-info"}
     assert {name.split("/")[0] for name in there} == {"pairgrad", "pytest_pairgrad.py", f"pairgrad-{pairgrad.__version__}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in there)
 
 
 @pytest.mark.slow
 def test_the_source_archive_builds_the_same_wheel(built: Path, wheel: Path, tmp_path: Path) -> None:
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+    with tarfile.open(next(built.glob("pairgrad-*.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
     (unpacked,) = tmp_path.iterdir()
     for name in ("README.md", "LICENSE", "CITATION.cff", "SECURITY.md", "CHANGELOG.md", "Makefile", "constraints.txt", "tests", "docs"):
@@ -83,24 +95,32 @@ def test_the_source_archive_builds_the_same_wheel(built: Path, wheel: Path, tmp_
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.timeout(900)
-def test_the_demonstration_runs_from_the_wheel(environment: Path, tmp_path: Path) -> None:
-    place = run(environment / "python", "-c", "import pairgrad; print(pairgrad.__file__)", cwd=tmp_path)
-    assert Path(place.strip()).is_relative_to(environment.parent)
-    printed = run(environment / "pairgrad", "demo", "--epochs", "2", cwd=tmp_path)
-    report = tmp_path / "pairgrad-demo" / "report.html"
-    assert str(report) in printed
-    assert report.stat().st_size > 100_000
-
-
-@pytest.mark.slow
-@pytest.mark.network
-@pytest.mark.timeout(900)
 def test_the_doctor_is_content_with_the_wheel(environment: Path, tmp_path: Path) -> None:
     run(environment / "pairgrad", "doctor", "--json", "doctor.json", cwd=tmp_path)
     found = json.loads((tmp_path / "doctor.json").read_text())
     status = {each["name"]: each["status"] for each in found["packages"]}
     assert found["healthy"]
-    assert {name for name, each in status.items() if each == "missing"} == {"[jax]", "[integrations]"}  # what [all] leaves out
+    assert {name for name, each in status.items() if each == "missing"} == {
+        "[jax]",
+        "[integrations]",
+        "pairgrad-paper",
+    }  # what [all] leaves out
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.timeout(900)
+def test_the_commands_of_the_paper_come_with_its_wheel(environment: Path, paper_wheel: Path, tmp_path: Path) -> None:
+    place = run(environment / "python", "-c", "import pairgrad; print(pairgrad.__file__)", cwd=tmp_path)
+    assert Path(place.strip()).is_relative_to(environment.parent)
+    without = subprocess.run([environment / "pairgrad", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert without.returncode == 2
+    assert without.stderr == "pairgrad demo: this command comes with the paper's experiments: pip install pairgrad-paper\n"
+    run(environment / "python", "-m", "pip", "install", "--quiet", "-c", CONSTRAINTS, paper_wheel, cwd=tmp_path)
+    printed = run(environment / "pairgrad", "demo", "--epochs", "2", cwd=tmp_path)
+    report = tmp_path / "pairgrad-demo" / "report.html"
+    assert str(report) in printed
+    assert report.stat().st_size > 100_000
 
 
 @pytest.mark.slow
