@@ -27,7 +27,12 @@ def main() -> int:
     )
     parser.add_argument("--sample", type=int, help="run this many mutants, drawn at random, instead of all")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no further mutant after this time")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=float("inf"),
+        help="start no further mutant after this time, runs on the unchanged code not counted",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="mutants to run at the same time")
     parser.add_argument(
         "--budget", type=float, default=15.0, help="seconds of tests, by their usual time, that a mutant has to survive (default: 15)"
@@ -44,22 +49,23 @@ def main() -> int:
     settings = Settings.read(options.root)
     output = settings.root / "build" / "mutation"
     files = settings.files(options.modules)
-    mutants = {folder: [m for file in below for m in listed(file, settings.source(file).read_text())] for folder, below in files.items()}
-    everything = [mutant for below in mutants.values() for mutant in below]
+    everything = [mutant for below in files.values() for file in below for mutant in listed(file, settings.source(file).read_text())]
     if options.command == "page":
         exists = {file for below in settings.files([]).values() for file in below}
         page.write(settings.root / "docs" / "mutation-testing.md", Results(settings, output).counts(everything), exists)
         return 0
     if options.sample is not None and options.sample < len(everything):
         everything = random.Random(options.seed).sample(everything, options.sample)
-    wanted = set(everything)
     results = Results(settings, output)
     trials.preload(settings)
-    end = time.monotonic() + 60 * options.minutes
-    for folder, below in mutants.items():
-        todo = [mutant for mutant in below if mutant in wanted and mutant.key not in results.records]
-        if todo:
-            _Folder(settings, folder, results, output, options).run(todo, end)
+    seconds = 60 * options.minutes
+    for folder, below in files.items():
+        todo = [mutant for mutant in everything if mutant.file in below and mutant.key not in results.records]
+        if todo and seconds > 0:
+            work = _Folder(settings, folder, results, output, options)
+            start = time.monotonic()
+            work.run(todo, start + seconds)
+            seconds -= time.monotonic() - start
     return _report(results, everything, options.least)
 
 

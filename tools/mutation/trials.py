@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import resource
