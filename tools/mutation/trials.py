@@ -153,7 +153,7 @@ def start(settings: Settings, file: str, source: str, tests: list[str], seconds:
 
     def work() -> int:
         _limit(seconds)
-        SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        SourceFileLoader.get_code = get_code
         files = list(dict.fromkeys(name.split("::")[0] for name in tests))
         return run_tests([*files, "-x"], settings, _Chosen(tests, output))
 
