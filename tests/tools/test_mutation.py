@@ -15,8 +15,8 @@ FILES = {
     "pyproject.toml": '[tool.mutation]\npackage = "src/tiny"\nfolders = {sums = ["tests/sums"]}\n',
     "src/tiny/__init__.py": "",
     "src/tiny/sums/__init__.py": "",
-    # Each constant and operator below is a mutant; the annotation is not.
-    "src/tiny/sums/tested.py": "def difference(a: int | float, b):\n    return a - b\n",
+    # The annotation and the large number are not mutated.
+    "src/tiny/sums/tested.py": "def difference(a: int | float, b):\n    return a - b\n\n\nLARGE = 1e18\n",
     "src/tiny/sums/untested.py": "def total(a, b):\n    return a + b\n",
     "src/tiny/sums/endless.py": "def last(items):\n    while True:\n        for item in items:\n            return item\n",
     "src/tiny/sums/constant.py": "SIZE = True\n",
