@@ -117,9 +117,6 @@ def nonfinite_share(result: Any) -> float:
     return 1 - float(np.isfinite(first.detach().numpy() if isinstance(first, torch.Tensor) else np.asarray(first)).mean())
 
 
-# torch ----------------------------------------------------------------------------------------------------------------
-
-
 def printed_slope(dim: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """A_R, eq. a2, as it is printed."""
     nu = dim / 2 - 1
@@ -192,9 +189,6 @@ def _torch(setting: Setting) -> Callable[[int], Call]:
         return both
 
     return make
-
-
-# peers ----------------------------------------------------------------------------------------------------------------
 
 
 def _installed(module: str) -> Any:

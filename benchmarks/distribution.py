@@ -58,9 +58,6 @@ class Row:
     cells: dict[str, Cell]
 
 
-# Truth ----------------------------------------------------------------------------------------------------------------
-
-
 def _balls(dim: int) -> Balls:
     return Balls(Fraction(dim, 2) - 1, 40)
 
@@ -120,9 +117,6 @@ def judge_fit(dim: int, x: np.ndarray, got: float) -> str:
         root -= (float(_balls(dim).slope_ball(k)) - r) / float(_balls(dim).curvature_ball(k))
     error = abs(got / root - 1)
     return f"{got:.3g}, off by {error:.0e}" if error < 0.01 else f"**{got:.3g}** for {root:.3g}"
-
-
-# Contestants ----------------------------------------------------------------------------------------------------------
 
 
 def _imported(name: str) -> Any:
@@ -196,9 +190,6 @@ def _quiet(call: Call) -> Call:
     return silenced
 
 
-# Measuring ------------------------------------------------------------------------------------------------------------
-
-
 def spread(kappa: float) -> np.ndarray:
     """The concentrations whose entropies are taken: from kappa to twice that."""
     return kappa * np.linspace(1, 2, ENTROPIES)
@@ -239,9 +230,6 @@ def measure(quantity: str, dim: int, kappa: float, count: int, repeats: int, *, 
                 measurements[name] = Measurement(call, repeats, warmups=1)
     interleaved(measurements, {name: cell.samples for name, cell in row.cells.items()})
     return row
-
-
-# The page -------------------------------------------------------------------------------------------------------------
 
 
 def _time(cell: Cell, base: float) -> str:

@@ -152,9 +152,6 @@ def goals(results: Results) -> list[Goal]:
     ]
 
 
-# files ----------------------------------------------------------------------------------------------------------------
-
-
 def timings_csv(results: Results) -> str:
     lines: list[Sequence[object]] = [_COLUMNS]
     for row in results.rows:
@@ -181,9 +178,6 @@ def _csv(lines: Iterable[Sequence[object]]) -> str:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(lines)
     return buffer.getvalue()
-
-
-# page -----------------------------------------------------------------------------------------------------------------
 
 
 def page(results: Results) -> str:

@@ -21,7 +21,8 @@ import yaml
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 MAP, PAGE = DOCS / "equations.toml", DOCS / "equations.md"
-SOURCES = ("src", "tests", "benchmarks", "examples")
+PACKAGES = ("src", "paper/src")
+SOURCES = (*PACKAGES, "tests", "paper/tests", "benchmarks", "examples")
 
 # How the code and the pages cite: "eq. a2", "eqs. a2 and f2", "lem. finite-state", "Theorem thm:a2", "Figure regime-scaling", or a whole label.
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -56,8 +57,8 @@ class Entry:
         label: the LaTeX label; empty where the paper gives it none.
         of: for a number without a label, the label of the result or formula that it is a step of.
         formula: LaTeX, in our arrangement.
-        code: "module:qualified name", or "module", of what implements or checks it; each docstring, or one around it, cites the label.
-        tests: "path::name" of tests that would fail if it did not hold.
+        code: public names, as the reference has them, and files that implement or check it; a docstring of each cites the label.
+        tests: files with tests that would fail if it did not hold.
         pages: pages of the documentation, with or without an anchor.
         note: what differs, what is missing, and why.
     """
@@ -91,9 +92,6 @@ def entries() -> tuple[Entry, ...]:
 @cache
 def labels() -> frozenset[str]:
     return frozenset(entry.label for entry in entries() if entry.label)
-
-
-# Citations ------------------------------------------------------------------------------------------------------------
 
 
 def _in_full(prefix: str, name: str) -> str:
@@ -135,16 +133,8 @@ def cited(text: str | None) -> set[str]:
     return set(citations(text or "")) & labels()
 
 
-@dataclass(frozen=True)
-class Citing:
-    """A docstring that cites the paper."""
-
-    module: str
-    name: str  # qualified, or empty for the module itself
-    labels: frozenset[str]
-
-
-def docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
+@cache
+def docstrings(path: Path) -> tuple[tuple[str, str], ...]:
     """Qualified name and docstring of the module, and of every class and function in it."""
 
     def visit(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
@@ -155,24 +145,33 @@ def docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
                 yield from visit(child, f"{name}.")
 
     tree = ast.parse(path.read_text())
-    yield "", ast.get_docstring(tree) or ""
-    yield from visit(tree, "")
+    return ("", ast.get_docstring(tree) or ""), *visit(tree, "")
+
+
+@dataclass(frozen=True)
+class Citing:
+    """A file that cites the paper in docstrings, or a public name in it that does."""
+
+    file: str
+    name: str  # as the reference has it; empty for everything in the file that the reference does not have
+    labels: frozenset[str]
 
 
 @cache
 def citing() -> tuple[Citing, ...]:
-    """Every docstring of the package that cites the paper, by module."""
-    found = []
-    for path in sorted((ROOT / "src").glob("**/*.py")):
-        parts = path.relative_to(ROOT / "src").with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        for name, text in docstrings(path, module):
-            if here := cited(text):
-                found.append(Citing(module, name, frozenset(here)))
-    return tuple(found)
-
-
-# The page -------------------------------------------------------------------------------------------------------------
+    """Every docstring of the packages that cites the paper, by file and public name."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for top in PACKAGES:
+        for path in sorted((ROOT / top).glob("**/*.py")):
+            parts = path.relative_to(ROOT / top).with_suffix("").parts
+            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            file = str(path.relative_to(ROOT))
+            for name, text in docstrings(path):
+                if here := cited(text):
+                    public = anchors().get(f"{module}:{name}", "") if name else ""
+                    found.setdefault((file, ""), set())  # the file comes first
+                    found.setdefault((file, public), set()).update(here)
+    return tuple(Citing(file, name, frozenset(here)) for (file, name), here in found.items() if here)
 
 
 @cache
@@ -192,7 +191,7 @@ def anchors() -> Mapping[str, str]:
             continue
         add(path)
         if members is None and name:
-            shown = (each for each, text in docstrings(_file(module), module) if text and each.startswith(f"{name}."))
+            shown = (each for each, text in docstrings(_file(module)) if text and each.startswith(f"{name}."))
             members = [each[len(name) + 1 :] for each in shown if not each.rpartition(".")[2].startswith("_")]
         for member in members or ():
             add(f"{path}.{member}")
@@ -200,8 +199,13 @@ def anchors() -> Mapping[str, str]:
 
 
 def _file(module: str) -> Path:
-    path = ROOT / "src" / Path(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    """The file of a module, among the packages here."""
+    for top in PACKAGES:
+        path = ROOT / top / Path(*module.split("."))
+        for file in (path / "__init__.py", path.with_suffix(".py")):
+            if file.is_file():
+                return file
+    raise ModuleNotFoundError(module)
 
 
 def resolved(path: str) -> tuple[str, str]:
@@ -225,13 +229,22 @@ def resolved(path: str) -> tuple[str, str]:
 
 
 def _code(name: str) -> str:
-    """A link into the reference where it is there, else its name."""
-    module, _, qualified = name.partition(":")
-    short = qualified or module.removeprefix("pairgrad.")
-    where = anchors().get(name)
-    if where:
-        return f"[`{short}`][{where}]"
-    return f"`{module.removeprefix('pairgrad.')}.{qualified}`" if qualified else f"`{short}`"
+    """A link into the reference for a public name, else the file."""
+    return f"`{name}`" if name.endswith(".py") else f"[`{_short(name)}`][{name}]"
+
+
+def _short(name: str) -> str:
+    return resolved(name)[1] or name.removeprefix("pairgrad.")
+
+
+def cites(name: str) -> set[str]:
+    """What a file cites in docstrings; or a public name, the classes around it and its module."""
+    if name.endswith(".py"):
+        return {label for _, text in docstrings(ROOT / name) for label in cited(text)}
+    module, qualified = resolved(name)
+    parts = qualified.split(".")
+    around = {"", *(".".join(parts[: depth + 1]) for depth in range(len(parts)))}
+    return {label for each, text in docstrings(_file(module)) if each in around for label in cited(text)}
 
 
 def _page(name: str) -> str:
@@ -249,20 +262,14 @@ def _item(entry: Entry) -> str:
     label = f"`{entry.label}`" if entry.label else f"a step of `{entry.of}`"
     says = f"{entry.says} \\({entry.formula}\\)" if entry.formula else entry.says
     lines = [f"**{shown(entry)}**{{ #{anchor(entry)} }} {label}", f":   {says}" + (f" *{entry.note}*" if entry.note else ""), ""]
-    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", _tests(entry.tests))):
-        if listed := ("; " if word == "tests" else ", ").join(what):
+    for word, what in (("code", map(_code, entry.code)), ("pages", map(_page, entry.pages)), ("tests", map(_test, entry.tests))):
+        if listed := ", ".join(what):
             lines.append(f"    - {word}: {listed}")
     return "\n".join(lines) + "\n"
 
 
-def _tests(names: Iterable[str]) -> Iterator[str]:
-    """By file."""
-    files: dict[str, list[str]] = {}
-    for name in names:
-        path, _, test = name.removeprefix("tests/").partition("::")
-        files.setdefault(path, []).append(f"`{test}`")
-    for path, tests in files.items():
-        yield f"`{path}`: {' and '.join(tests)}"
+def _test(name: str) -> str:
+    return f"`{name.removeprefix('tests/')}`"
 
 
 def shown(entry: Entry) -> str:
@@ -289,14 +296,15 @@ The code cites by LaTeX label, because labels stay and numbers move: "eq. a2" is
 the paper's own style file, which we do not have); equations are numbered through the whole paper, and theorems, corollaries, the lemma and the
 proposition share one count. What has a number and no label is listed with the result that it is a step of.
 
-`make equations` writes this page from `docs/equations.toml` and from the docstrings. `tests/test_equations.py` checks that every name exists and cites
-what the map says, that every citation in the repository is of something that the paper has, and that no number is missing; with the LaTeX source of
-the paper in `PAIRGRAD_PAPER`, it counts the labels and numbers there and compares. How the formulas come about is in the
-[derivations](derivations/index.md). Names that are links lead to the [reference](api.md); tests are named by file, below `tests/`.
+`make equations` writes this page from `docs/equations.toml` and from the docstrings. `tests/test_equations.py` checks that every public name and file
+exists and cites what the map says, that every citation in the repository is of something that the paper has, and that no number is missing; with the
+LaTeX source of the paper in `PAIRGRAD_PAPER`, it counts the labels and numbers there and compares. How the formulas come about is in the
+[derivations](derivations/index.md). Names that are links lead to the [reference](api.md); what is not public, and tests (below `tests/`), are named by file.
 """
 _BACKWARDS = """## From the code to the paper
 
-Read from the docstrings, module by module. Citations in comments, tests and pages are checked too, and not listed.
+Read from the docstrings, file by file: one row for all that is not in the reference, then the public names.
+Citations in comments, tests and pages are checked too, and not listed.
 """
 
 
@@ -311,15 +319,14 @@ def page(every: Iterable[Entry] | None = None) -> str:
 
 def _backwards(every: Iterable[Entry]) -> str:
     number = {entry.label: entry for entry in every if entry.label}
-    lines = [_BACKWARDS, "| module | name | cites |", "|---|---|---|"]
+    lines = [_BACKWARDS, "| file | name | cites |", "|---|---|---|"]
     last = None
     for place in citing():
-        module = "" if place.module == last else f"`{place.module}`"
-        last = place.module
-        where = anchors().get(f"{place.module}:{place.name}")
-        name = (f"[`{place.name}`][{where}]" if where else f"`{place.name}`") if place.name else "the module itself"
+        file = "" if place.file == last else f"`{place.file}`"
+        last = place.file
+        name = f"[`{_short(place.name)}`][{place.name}]" if place.name else ""
         there = sorted((number[label] for label in place.labels), key=lambda entry: (_rank(entry), order(entry)))
-        lines.append(f"| {module} | {name} | {', '.join(map(_reference, there))} |")
+        lines.append(f"| {file} | {name} | {', '.join(map(_reference, there))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -340,4 +347,4 @@ def _word(entry: Entry) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
-    print(f"wrote {PAGE.relative_to(ROOT)}: {len(entries())} entries, {len(citing())} docstrings that cite")
+    print(f"wrote {PAGE.relative_to(ROOT)}: {len(entries())} entries, {len(citing())} files and public names that cite")

@@ -86,9 +86,6 @@ def _session(config: pytest.Config) -> Session:
     return config.stash[_SESSION]
 
 
-# Recording --------------------------------------------------------------------------------------------------------------
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Reads the markers, where tests are recorded."""
     if _recording(config):
@@ -123,9 +120,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return (yield)
 
 
-# The fixture ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def coherence(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`coherence(fn, inputs, domain=...)` asserts that a backward is the derivative of its forward, as pairgrad.assert_coherent does.
@@ -147,9 +141,6 @@ def coherence(request: pytest.FixtureRequest) -> Callable[..., Report]:
         return found.report
 
     return check
-
-
-# The end ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -52,9 +52,6 @@ def blocks(text: str) -> Iterator[Block]:
         end = found.end()
 
 
-# What blocks print -------------------------------------------------------------------------------------------------------
-
-
 def pattern(expected: str) -> re.Pattern[str]:
     """What an output must match as a whole: "..." stands for anything, over several lines too; spaces at the ends of lines do not count."""
     lines = (line.rstrip() for line in expected.strip("\n").splitlines())
@@ -138,8 +135,6 @@ def test_doctests(module: str) -> None:
 def test_the_main_example_is_a_doctest() -> None:
     assert doctest.testmod(importlib.import_module("pairgrad.potentials.registry")).attempted >= 5
 
-
-# Commands ----------------------------------------------------------------------------------------------------------------
 
 SHELLS = ("sh", "bash", "console", "")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -302,9 +297,6 @@ def test_targets_modules_and_options_exist(page: Path) -> None:
 def test_the_makefile_is_read() -> None:
     assert {"setup", "demo", "test", "docs"} <= targets()
     assert "tests" not in targets()
-
-
-# Citations, links, pages -------------------------------------------------------------------------------------------------
 
 
 def test_citations_exist() -> None:

@@ -117,9 +117,6 @@ def test_the_mixture_is_loaded_late_and_says_what_it_needs():
     assert result.stdout.strip() == "pairgrad.VMFMixture needs scikit-learn, which is not installed: pip install 'pairgrad[mixture]'"
 
 
-# Signatures ---------------------------------------------------------------------------------------------------------------
-
-
 def shown(parameter: inspect.Parameter) -> str:
     prefix = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
     return prefix + parameter.name + ("" if parameter.default is inspect.Parameter.empty else "=")

@@ -41,12 +41,12 @@ def test_there_are_rows() -> None:
 
 def test_what_is_said_of_the_tests_is_on_their_pages() -> None:
     covered = re.search(r"run (\d+\.\d) % of the lines", README)
-    mistakes = re.search(r"of (\d+) small mistakes put\s+into .* all but (\d+),", README)
+    mistakes = re.search(r"of (\d+) small mistakes put\s+into .* all but (\d+)\n", README)
     assert covered is not None
     assert mistakes is not None
     assert re.search(rf"^\| all \|.*\| {covered[1]} \|$", (ROOT / "docs" / "coverage.md").read_text(), re.MULTILINE)
-    counts = re.search(
-        r"^\| all \| (\d+) \| \d+ \| \d+ \| (\d+) \| (\d+) \|$", (ROOT / "docs" / "mutation-testing.md").read_text(), re.MULTILINE
-    )
+    page = (ROOT / "docs" / "mutation-testing.md").read_text()
+    counts = re.search(r"^\| all \| \d+ \| (\d+) \| (\d+) \| (\d+) \| \d+ \|$", page, re.MULTILINE)
     assert counts is not None
-    assert (counts[1], counts[2], counts[3]) == (mistakes[1], mistakes[2], "0")
+    killed, timed_out, survived = map(int, counts.groups())
+    assert (int(mistakes[1]), int(mistakes[2])) == (killed + timed_out + survived, survived)

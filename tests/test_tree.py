@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = sorted(path.parent for top in ("src", "paper", "benchmarks", "tests") for path in (ROOT / top).rglob("__init__.py"))
+PACKAGES = sorted(path.parent for top in ("src", "paper", "benchmarks", "tools", "tests") for path in (ROOT / top).rglob("__init__.py"))
 # The modules of the command line have the names of the commands, and tests those of what they test.
 ROOTS = ("pairgrad", "pairgrad_paper", "paper")
 NAMED = [
@@ -47,7 +47,9 @@ def test_a_folder_names_what_is_in_it(folder: Path) -> None:
 
 def test_no_code_stands_outside_of_a_package() -> None:
     """A folder of Python files without `__init__.py` would be looked at by nobody."""
-    loose = {path.parent for top in ("src/pairgrad", "paper", "benchmarks", "tests") for path in (ROOT / top).rglob("*.py")} - set(PACKAGES)
+    loose = {path.parent for top in ("src/pairgrad", "paper", "benchmarks", "tools", "tests") for path in (ROOT / top).rglob("*.py")} - set(
+        PACKAGES
+    )
     assert not loose, sorted(str(path.relative_to(ROOT)) for path in loose)
 
 

@@ -151,9 +151,6 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "")[:160]
 
 
-# Counting ---------------------------------------------------------------------------------------------------------------
-
-
 def share(cases: Iterable[Case], side: str, tool: str) -> tuple[int, int]:
     """(flagged, all) of the broken or the right functions."""
     outcomes = [outcome for case in cases for outcome in (getattr(case, side) or {}).get(tool, [])]
@@ -169,9 +166,6 @@ def clean(cases: Sequence[Case]) -> bool:
 
 def declared(case: Case) -> bool:
     return "by intent" in case.specimen.kind
-
-
-# The page ---------------------------------------------------------------------------------------------------------------
 
 
 def row(*cells: str) -> str:

@@ -59,9 +59,6 @@ class Entry:
     evidence: dict[torch.dtype, Evidence | None] = field(default_factory=dict)
 
 
-# Evidence ---------------------------------------------------------------------------------------------------------------
-
-
 def _polygamma(order: int) -> Exact:
     return lambda x: mpmath.psi(order, x)
 
@@ -262,9 +259,6 @@ def evidence(function: LibraryFunction, dtype: torch.dtype, report: Report, seed
     return None
 
 
-# The sweep --------------------------------------------------------------------------------------------------------------
-
-
 def look(function: LibraryFunction, dtype: torch.dtype, seed: int) -> Report:
     return audit(
         function.fn,
@@ -311,9 +305,6 @@ def false_alarms(entries: Sequence[Entry]) -> list[str]:
 
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-# The page ---------------------------------------------------------------------------------------------------------------
 
 
 def verdict_cells(reports: Sequence[Report]) -> tuple[str, str]:

@@ -24,9 +24,6 @@ CALL_GOAL = 20.0  # microseconds
 STEPS = 100_000
 
 
-# The network ------------------------------------------------------------------------------------------------------------
-
-
 class Relu(Function):
     """The rectifier with a backward of its own: the custom backward that a ResNet calls most often, on its largest tensors."""
 
@@ -79,9 +76,6 @@ def resnet18() -> nn.Module:
         nn.Flatten(),
         nn.Linear(512, CLASSES),
     )
-
-
-# What is measured -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -205,9 +199,6 @@ def memory(steps: int = STEPS) -> Memory:
                 gc.collect()
                 mark = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Memory(steps, recording._recorder.held(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - mark)
-
-
-# The page ---------------------------------------------------------------------------------------------------------------
 
 
 def measure(say: Callable[[str], None] = lambda text: None) -> tuple[Memory, list[Call], Step]:

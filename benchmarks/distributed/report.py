@@ -72,9 +72,6 @@ def page(record: Record) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# Time -------------------------------------------------------------------------------------------------------------------
-
-
 def _time(record: Record) -> list[str]:
     header = (
         "",
@@ -139,9 +136,6 @@ def _loopback(record: Record) -> str:
     )
 
 
-# Bytes ------------------------------------------------------------------------------------------------------------------
-
-
 def _bytes(record: Record) -> list[str]:
     rows = [
         [
@@ -178,9 +172,6 @@ def _bytes(record: Record) -> list[str]:
             "Small messages are outweighed by headers. With gloo a reduce-scatter sends as much as an all-reduce, twice what the plan counts.",
         ]
     return parts
-
-
-# Memory -----------------------------------------------------------------------------------------------------------------
 
 
 def _off(memory: Resident) -> float:
@@ -226,9 +217,6 @@ def _memory(record: Record) -> list[str]:
     ]
 
 
-# The plan ---------------------------------------------------------------------------------------------------------------
-
-
 def _planned() -> list[str]:
     plan = plan_layouts(_PLANNED, _MANY)
     rows = [
@@ -248,9 +236,6 @@ def _planned() -> list[str]:
         f"{_MANY.flops:.0e} operations and {_MANY.bandwidth / 1e9:g} GB per second, {1e6 * _MANY.latency:.0f} us per message (`pairgrad plan`):",
         table(("replicas x shards", "peak of a rank, GB", "of it bank", "sends, MB", "exchange, ms", "step, s", ""), rows, right=0),
     ]
-
-
-# All of it --------------------------------------------------------------------------------------------------------------
 
 
 def _method(record: Record) -> str:

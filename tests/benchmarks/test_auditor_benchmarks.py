@@ -40,9 +40,6 @@ def entries() -> list[library.Entry]:
     return library.sweep([FUNCTIONS[name] for name in names], seeds=1)
 
 
-# The comparison ---------------------------------------------------------------------------------------------------------
-
-
 def test_what_each_tool_finds_is_counted(cases: list[comparison.Case]) -> None:
     double = [case for case in cases if case.dtype == torch.float64]
     assert comparison.share(double, "broken", "audit") == (2, 2)
@@ -126,9 +123,6 @@ def test_gradcheck_gets_keywords_and_parameters() -> None:
     torch.testing.assert_close(fn(*doubled), 2 * fn(*inputs))
 
 
-# The library ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_evidence_bears_out_what_was_found(entries: list[library.Entry]) -> None:
     assert [(entry.function.name, len(entry.evidence)) for entry in entries] == [
@@ -167,9 +161,6 @@ def test_the_library_page_lists_every_function(entries: list[library.Entry]) -> 
     assert "passed are 1 in float64 and 3 in float32" in text
     assert "4 are borne out by evidence that the auditor has no part in, and 0 are not: there is no false alarm." in text
     assert [row[0] for row in cells(text, "All functions")] == [entry.function.name for entry in entries]
-
-
-# Cost, command and the pages in docs ------------------------------------------------------------------------------------
 
 
 def test_the_cost_of_an_audit_is_measured() -> None:

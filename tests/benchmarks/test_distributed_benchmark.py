@@ -63,9 +63,6 @@ def rows_of(page: str, heading: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
 
 
-# The page ---------------------------------------------------------------------------------------------------------------
-
-
 def test_the_page_says_what_was_measured() -> None:
     page = report.page(fake())
     one, two, four = rows_of(page, "Time")[2:5]
@@ -133,9 +130,6 @@ def test_page_and_figure_are_made_without_measuring(tmp_path: Path, capsys: pyte
     assert "**missed**" in capsys.readouterr().out
 
 
-# Predictions ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_fit_finds_latency_and_bandwidth() -> None:
     found = line(fake(), 4)
     assert found is not None
@@ -163,9 +157,6 @@ def test_planned_calls_count_the_classes_that_occur() -> None:
     assert gathered[1] == Call("data: statistics", "all-gather", 3 * (4 * 4 + 16), 2)  # three classes on the first rank
     with pytest.raises(ValueError, match="batch must be a multiple of the ranks"):
         Case("data", 3, 10, 4, 8)
-
-
-# Measuring --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.distributed

@@ -61,9 +61,6 @@ def error_at(pot, x, dtype=torch.float64, digits=40):
         return abs(pot.formulas(dtype).slope(BallArithmetic(), flint.arb(x)) - exact)
 
 
-# The proofs -------------------------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("beta", BETAS)
 def test_every_constant_of_the_table_is_proven(beta, precision):
     steps = list(ratio.suprema_steps(beta, proven.LAST_TERM))
@@ -217,9 +214,6 @@ def test_a_falsified_table_fails_the_whole_proof(changed_table):
     assert not proof.holds
     assert [step.statement.split(" <=")[0] for step in proof.failures()] == ["|r_3|"]
     assert not ratio.prove_order("centred", 2).holds
-
-
-# Every potential --------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -380,9 +374,6 @@ def test_a_total_that_is_too_small_is_noticed(part, monkeypatch, precision):
         assert not ratio._total_step(proven.depth(expansion), error, **lower).holds
         wrong = error._replace(**{part: getattr(error, part) * Fraction(999, 1000)})
         assert not ratio._total_step(proven.depth(expansion), wrong, **bounds).holds
-
-
-# What users see ---------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_papers_theorem():

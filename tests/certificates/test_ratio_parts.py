@@ -30,9 +30,6 @@ DTYPES = [torch.float32, torch.float64]
 worst_cases = functools.cache(ratio._planned_errors)
 
 
-# The worst cases of the planner -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("order", [1, 3, 10])
 @pytest.mark.parametrize("first", ["0.7", "1.3", "3.8", "4.1", "4.7", "17.3"])
 def test_the_centre_from_which_an_order_is_accepted(order: int, first: str) -> None:
@@ -83,9 +80,6 @@ def test_a_plan_with_a_shift_belongs_to_an_order_that_may_be_shifted(nu: Fractio
     assert depth.centre <= chosen.centre
     assert chosen.economised_by <= depth.economy
     assert chosen.economised_rate <= depth.economy_rate
-
-
-# Proofs -----------------------------------------------------------------------------------------------------------------
 
 
 def proof(*steps: Step) -> ratio.Proof:
@@ -271,9 +265,6 @@ def test_a_bound_may_be_attained() -> None:
         assert ratio._total_step(depth, even, size, relative).holds
         assert not ratio._total_step(depth, even, math.nextafter(size, 0), relative).holds
         assert not ratio._total_step(depth, even, size, math.nextafter(relative, 0)).holds
-
-
-# What is measured, and the integral -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

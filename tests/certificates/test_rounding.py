@@ -215,8 +215,6 @@ def test_precision_of_flint_is_restored() -> None:
         flint.ctx.prec = before
 
 
-# Operations, one by one -----------------------------------------------------------------------------------------------
-
 THIRD, CENTRE = Fraction(1, 3), Fraction(7, 6)
 WAVE = tuple(Fraction((-1) ** i, i * i + 3) for i in range(12))
 POSITIVE = tuple(abs(c) for c in WAVE[:6])

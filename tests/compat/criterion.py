@@ -28,7 +28,7 @@ LOSS = 16 * 300 * U
 # Known: where r = 0 exactly, the factorised score takes r = sqrt(smallest normal number), at which the source's stabiliser log(r + 1e-20) is far from log r;
 # the realization's own convention is to leave it out at 0.
 
-# The model: two independent estimators, of which the old one is scored after both have seen the batch ---------------------------------------------------
+# The model: two independent estimators, of which the old one is scored after both have seen the batch
 
 
 class Estimator:
@@ -98,7 +98,7 @@ def finite(x: torch.Tensor, dim: int = P) -> tuple[torch.Tensor, torch.Tensor]:
     return log_i0e + (b[nu] / b[0]).log() + x - nu * torch.log(x + 1e-20), b[nu + 1] / b[nu]
 
 
-# Batches: every epoch leaves classes out, has singletons (R = 1) and, by the scale, lengths above 1 ------------------------------------------------------
+# Batches: every epoch leaves classes out, has singletons (R = 1) and, by the scale, lengths above 1
 
 
 def batches(scale: float = 1.0, epochs: int = 3, dim: int = P, dtype: torch.dtype = torch.float64):

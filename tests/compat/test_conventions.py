@@ -44,9 +44,6 @@ def gradient(value: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(value, leaf)[0]
 
 
-# Both -----------------------------------------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("wrapper", [MetricLearningLoss, TimmLoss])
 @pytest.mark.parametrize("training", [True, False])
 def test_labels_give_the_loss_itself(wrapper, training):
@@ -78,9 +75,6 @@ def test_only_losses_with_a_bank_are_wrapped(wrapper, wrong):
     """The criterion under ProCo's names returns logits, so it is none of them."""
     with pytest.raises(TypeError, match=r"loss must be a loss with a class bank, such as pairgrad\.ProCoLoss, got "):
         wrapper(wrong)
-
-
-# pytorch-metric-learning ----------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("views", [2, 3])
@@ -153,9 +147,6 @@ def test_labels_that_do_not_repeat():
 def test_views_must_be_a_number_of_views(views, error):
     with pytest.raises(error, match="views must be an integer >= 1, got"):
         MetricLearningLoss(build(), views)
-
-
-# timm -----------------------------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("training", [True, False])

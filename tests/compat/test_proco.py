@@ -35,8 +35,6 @@ from .criterion import (
     random_batch,
 )
 
-# The criterion --------------------------------------------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 30.0], ids=["unit", "short", "R > 1"])
 def test_three_epochs_are_those_of_the_public_criterion(scale):
@@ -244,9 +242,6 @@ def test_reload_memory_changes_nothing():
     before = bits(criterion)
     assert criterion.reload_memory() is None
     assert_same_bits(criterion, before)
-
-
-# Saving ---------------------------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_state_dict_carries_the_class_state():

@@ -28,8 +28,6 @@ from .criterion import (
     random_batch,
 )
 
-# The loss -------------------------------------------------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("realization", ["paired", "original"])
 @pytest.mark.parametrize("counts", [None, [500, 200, 100, 50, 20, 10]], ids=["no prior", "prior"])
@@ -91,9 +89,6 @@ def test_logits_keep_their_gradient_while_the_bank_goes_on(geometry):
     criterion._hook_before_epoch(1, 2)
     logits.square().sum().backward()
     assert torch.equal(now.grad, later.grad)
-
-
-# Corners --------------------------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dim", [2, 3, 5, 17, 63, 65])
@@ -200,9 +195,6 @@ def test_bank_options_reach_the_bank():
     assert criterion.estimator_old.kappa[5] == 500.0
     torch.testing.assert_close(criterion.estimator_old.Ave[5].norm().item(), 1.0)
     assert torch.equal(criterion.estimator_old.kappa, criterion.bank.concentration)
-
-
-# Logit adjustment -----------------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tau", [None, 0.5, 2])

@@ -27,9 +27,6 @@ def loss_of(**options: Any) -> pg.ProCoLoss:
     return pg.ProCoLoss(CLASSES, DIM, **{"dtype": torch.float64, "unseen": "uniform", **options})
 
 
-# Alone among others -----------------------------------------------------------------------------------------------------
-
-
 def _warnings_of_two_steps(whole: bool) -> list[str]:
     loss = distribute(loss_of()) if whole else loss_of()
     with warnings.catch_warnings(record=True) as seen:
@@ -48,9 +45,6 @@ def test_a_loss_that_was_not_distributed_says_so_once() -> None:
             "2 processes train, and this loss keeps the class statistics of one: call pairgrad.distributed.distribute(loss)"
         )
     assert run(2, _warnings_of_two_steps, True) == [[], []]
-
-
-# One process ------------------------------------------------------------------------------------------------------------
 
 
 def test_forward_mode_and_torch_func_see_the_derivative() -> None:
@@ -102,9 +96,6 @@ def test_a_loss_on_the_device_meta_keeps_its_class_counts() -> None:
     changed = pg.PATTLoss(CLASSES, DIM, class_counts=counts[::-1], unseen="uniform", dtype=torch.float64)
     patt.bank.reset()
     assert patt(features, labels, logits).item() == pytest.approx(changed(features, labels, logits).item(), rel=1e-14)
-
-
-# Several ----------------------------------------------------------------------------------------------------------------
 
 
 def held_back() -> dict[str, Any]:

@@ -226,9 +226,6 @@ def test_a_bank_that_is_converted_says_so() -> None:
     assert loss.bank.meeting.dtype == torch.float64
 
 
-# Groups that come and go ------------------------------------------------------------------------------------------------
-
-
 def _twice(rank: int, port: int, answers: Any) -> None:
     """Two process groups in turn, on one port."""
     torch.set_num_threads(1)

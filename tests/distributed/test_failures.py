@@ -61,9 +61,6 @@ def caught(function: Callable[[], Any]) -> dict[str, Any]:
     return {"error": None}
 
 
-# Ranks that are gone --------------------------------------------------------------------------------------------------
-
-
 def kill_when_it_waits(pid: int, rank: int) -> None:
     """Kill a rank once it has said that it is inside a collective, where this one is not."""
     watch = Watch.here()
@@ -148,9 +145,6 @@ def test_an_old_finding_is_not_repeated() -> None:
         assert "an old story" not in new
 
 
-# Ranks that disagree --------------------------------------------------------------------------------------------------
-
-
 def disagrees() -> dict[str, Any]:
     """Settings and batches of rank 1 that are not those of the others, one after the other in one group."""
     odd = dist.get_rank() == 1
@@ -184,9 +178,6 @@ def test_every_rank_names_the_one_that_disagrees_and_the_argument() -> None:
             assert found[name]["text"].startswith("the number of views must be the same on all ranks")
             assert "rank 1 has 2, rank 0 has 1" in found[name]["text"]
             assert found[name]["unchanged"]
-
-
-# Bad input ------------------------------------------------------------------------------------------------------------
 
 
 def gets_bad_input(layout: str) -> dict[str, Any]:

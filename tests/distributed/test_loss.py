@@ -120,9 +120,6 @@ def test_training_is_that_of_one_process(world: int, layout: str, wrap: str, dty
                 assert torch.equal(part["sums"], other["sums"])
 
 
-# Whole objectives ---------------------------------------------------------------------------------------------------------
-
-
 def objectives(method: str, layout: str) -> dict[str, Any]:
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     dtype, found = torch.float64, {}
@@ -165,9 +162,6 @@ def test_soft_targets_need_all_classes() -> None:
 
 def soft() -> None:
     distribute(loss_of(), **groups("classes")).soft(torch.randn(2, DIM), torch.full((2, CLASSES), 1 / CLASSES))
-
-
-# Accumulation -----------------------------------------------------------------------------------------------------------
 
 
 def accumulated() -> dict[str, Any]:
@@ -253,9 +247,6 @@ def test_replicas_that_differ_in_one_bit_are_found() -> None:
             assert f"{name} of rank 1 is not that of rank 0" in text
 
 
-# Uneven inputs ----------------------------------------------------------------------------------------------------------
-
-
 def different_lengths() -> dict[str, Any]:
     rank = dist.get_rank()
     torch.manual_seed(0)
@@ -296,9 +287,6 @@ def test_a_rank_without_any_batch_is_named() -> None:
 
 def test_one_process_needs_nobody() -> None:
     assert [len(found) for found in until_all_are_done([torch.ones(3), torch.ones(1)])] == [3, 1]
-
-
-# What is communicated ---------------------------------------------------------------------------------------------------
 
 
 def counted(kind: dict[str, Any]) -> list[dict[str, Any]]:
@@ -381,9 +369,6 @@ def test_communication_is_what_the_plan_says(kind: dict[str, Any]) -> None:
             assert found["planned"]
 
 
-# Sampled classes --------------------------------------------------------------------------------------------------------
-
-
 def sampled(layout: str, draws: int) -> dict[str, Any]:
     rank = dist.get_rank() if dist.is_initialized() else 0
     torch.manual_seed(100 + rank)
@@ -443,9 +428,6 @@ def test_every_class_is_drawn_with_the_same_probability(size: int, number: int) 
     expected = len(places) / groups
     # one draw per stretch varies less than a draw of all; 5 standard deviations of the latter: a false alarm in a million
     assert (counts - expected).abs().max() <= 5 * math.sqrt(expected)
-
-
-# Beginning and copying --------------------------------------------------------------------------------------------------
 
 
 def made_on_meta(layout: str) -> dict[str, Any]:

@@ -31,9 +31,6 @@ def names(calls):
     return [(call.name, call.operation) for call in calls]
 
 
-# Collectives ------------------------------------------------------------------------------------------------------------
-
-
 def test_both_groups_by_hand():
     assert step_calls(data=3, classes=2, **FACTS) == [
         Call("classes: header", "all-gather", 64, 2),
@@ -107,9 +104,6 @@ def test_messages_and_seconds_of_a_ring():
     calls = [Call("a", operation, 1000, 5) for operation in ("all-gather", "reduce-scatter", "all-reduce")]
     assert [ring_steps(call) for call in calls] == [4, 4, 8]
     assert [call_seconds(call, 100.0, 0.5) for call in calls] == [2 + 40, 2 + 8, 4 + 16]
-
-
-# Layouts ----------------------------------------------------------------------------------------------------------------
 
 
 def test_an_estimate_by_hand():
@@ -258,9 +252,6 @@ def test_wrong_arguments(make, error, message):
         make()
 
 
-# Memory -----------------------------------------------------------------------------------------------------------------
-
-
 def test_items_of_a_bank():
     facts = {"class_rows": 1000, "dim": 16, "itemsize": 4, "scored_rows": 8, "touched_rows": 8, "calls": []}
     plain = footprint(**facts)
@@ -329,9 +320,6 @@ def test_peak_of_a_process(classes, dim, batch, views, dtype):
     workload = Workload(classes, dim, batch, views=views, dtype=getattr(torch, dtype))
     predicted = estimate(workload, Cluster(1), data=1, classes=1).memory
     assert abs(predicted.peak / measured - 1) <= MEMORY_TOL, (predicted, measured)
-
-
-# Calibration ------------------------------------------------------------------------------------------------------------
 
 
 def test_rate_and_elementwise_work_give_back_the_time():

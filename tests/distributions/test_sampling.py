@@ -161,8 +161,6 @@ def test_the_mean_where_samplers_of_the_field_fail() -> None:
         assert abs(w.mean().item() - length) <= Z * deviation
 
 
-# The quantile function ------------------------------------------------------------------------------------------------
-
 # An angle is a float, and so is its distance to the end of [0, pi] from which the upper half is computed: eps pi is that share of the spread, by which
 # the probability moves. Newton's method ends within a few of these, and the integrals are right to a few eps.
 QUANTILE_ROUNDINGS = 8
@@ -208,9 +206,6 @@ def test_quantiles_of_extreme_shares_are_angles() -> None:
             assert bool(((angles >= 0) & (angles <= math.pi + 1e-6)).all()), (dim, dtype, angles)
             # a share that is larger has no smaller angle, up to the roundings of pi
             assert bool((angles.diff(dim=0) >= -4 * torch.finfo(dtype).eps * math.pi).all()), (dim, dtype)
-
-
-# The direction across -------------------------------------------------------------------------------------------------
 
 
 def across(vmf: pg.VonMisesFisher, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -276,9 +271,6 @@ def test_axes_give_unit_vectors_and_gradients(dtype: torch.dtype) -> None:
                 assert abs(mean.item() - (1 / math.tanh(3) - 1 / 3)) <= Z * math.sqrt(0.1 / 20_000)
 
 
-# The distribution's own methods ---------------------------------------------------------------------------------------
-
-
 def test_batches_and_generators() -> None:
     mu = normalize(torch.randn(3, 1, 4, dtype=torch.float64, generator=generator(5)), dim=-1)
     kappa = torch.tensor([0.5, 40.0], dtype=torch.float64)
@@ -305,9 +297,6 @@ def test_uniform_directions(dim: int) -> None:
     assert stats.kstest(squared, stats.beta(0.5, (dim - 1) / 2).cdf).statistic <= kolmogorov(ONE, len(x))
     assert abs((x[:, 1] > 0).double().mean().item() - 0.5) <= Z / (2 * math.sqrt(len(x)))
     assert (x.norm(dim=-1) - 1).abs().max() <= 8 * torch.finfo(torch.float64).eps
-
-
-# Fits -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dim", [8, 256, 4096])

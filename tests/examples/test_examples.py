@@ -61,9 +61,6 @@ def clustering() -> ModuleType:
     return load("text_clustering")
 
 
-# The hyperspherical VAE -----------------------------------------------------------------------------------------------
-
-
 def test_the_vae_learns_and_writes_its_files(vae: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     vae.main(["--latent-dim", "3", "64", "--epochs", "4", "--output", str(tmp_path)])
     facts = read(tmp_path / "hyperspherical-vae.json")
@@ -138,9 +135,6 @@ def test_the_discs_show_the_sphere(vae: ModuleType) -> None:
     # Areas are kept: as many of uniform directions are in the inner half of the area as outside, within four standard deviations (1 in 15,000).
     inner = int((places.square().sum(1) < 0.5).sum())
     assert abs(inner - 500) <= 4 * (1000 / 4) ** 0.5
-
-
-# Text clustering ------------------------------------------------------------------------------------------------------
 
 
 def test_clustering_docstrings(

@@ -112,8 +112,6 @@ def test_a_potential_of_a_number(method: str) -> None:
         torch.testing.assert_close(single, whole[0, i], rtol=1e-15, atol=0)
 
 
-# Scales -------------------------------------------------------------------------------------------------------------------
-
 POWERS = {torch.float32: (-40, -20, 20, 40, 57), torch.float64: (-400, -40, 40, 400, 490)}
 BEYOND = {torch.float32: (-149, -70, 62, 100, 120), torch.float64: (-1070, -600, 510, 900, 1000)}
 

@@ -67,8 +67,6 @@ class Kind:
         return Kind(self.values, True, self.name, self.options)
 
 
-# What no argument wants ---------------------------------------------------------------------------------------------------
-
 _STRANGE: dict[str, Any] = {
     "a word": "seven",
     "an empty string": "",
@@ -96,9 +94,6 @@ def _strange(*but: str) -> Iterator[Hostile]:
     for name, value in {**_STRANGE, **_NO_SCALARS}.items():
         if name not in but:
             yield Hostile(name, value, refused=True)
-
-
-# Numbers ------------------------------------------------------------------------------------------------------------------
 
 
 def _number(good: Callable[[float], bool], *, integer: bool = False, huge: bool | None = None) -> Callable[[Any], Iterator[Hostile]]:
@@ -186,9 +181,6 @@ def generator(valid: Any) -> Iterator[Hostile]:
     yield from _strange()
     for value in (0, 3.5, True, np.random.default_rng(0)):
         yield Hostile(repr(value)[:20], value, refused=True)
-
-
-# Tensors ------------------------------------------------------------------------------------------------------------------
 
 
 def odd_views(valid: torch.Tensor) -> Iterator[Hostile]:
@@ -358,9 +350,6 @@ def labels(*, arrays: bool = False, rows: bool = True, negative: bool = False) -
         yield from odd_views(valid)
 
     return Kind(values, name="labels")
-
-
-# Everything else ----------------------------------------------------------------------------------------------------------
 
 
 def strange(valid: Any) -> Iterator[Hostile]:

@@ -15,8 +15,6 @@ from pairgrad.losses import BankLoss, fused
 from tests.losses.bank_losses import BATCH, DIM, FEW, LABELS, LOSS, MANY, TAU, agree, counts, run, same_state, views_of, warm
 from tests.losses.sequence import sequence
 
-# The sequence -----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(
@@ -176,9 +174,6 @@ def test_without_gradients() -> None:
     assert not second(views, labels).requires_grad
 
 
-# Arms -------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("classes", [MANY, FEW])
 @pytest.mark.parametrize("name", ["arfr", "original", "consistent", "scott", "log-miller"])
 def test_every_arm_is_its_sequence(name: str, classes: int) -> None:
@@ -279,9 +274,6 @@ class BankState:
     def __init__(self, loss: BankLoss, views: torch.Tensor, labels: torch.Tensor) -> None:
         loss.rows(views, labels)
         self.bank = loss.bank
-
-
-# Arguments that change later ------------------------------------------------------------------------------------------------
 
 
 def test_temperature_may_be_annealed() -> None:

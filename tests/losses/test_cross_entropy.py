@@ -112,9 +112,6 @@ def test_one_class() -> None:
         assert gradient.abs().max() <= 1e-15
 
 
-# Priors that leave classes out --------------------------------------------------------------------------------------------
-
-
 def with_impossible(problem: Problem, classes: list[int]) -> Problem:
     assert problem.prior is not None
     prior = problem.prior.detach().clone()
@@ -156,9 +153,6 @@ def test_a_label_that_cannot_occur_has_infinite_loss_and_the_gradient_of_torch()
     got, want = ours.loss(hard(), reduction="none", tile=4), theirs.plain(hard(), reduction="none")
     assert got.isinf().tolist() == [False, True, False, True, False]
     compare(got, want, ours.leaves, theirs.leaves)
-
-
-# Range ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tile", [None, 3, 11])
@@ -277,9 +271,6 @@ def test_the_plan_follows_the_bound() -> None:
     assert [*fused.Plan(pot, 0.1, None, False, True, 4).tiles(10)] == [(0, 4), (4, 8), (8, 10)]
 
 
-# Memory -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("targets", ["hard", "smoothed"])
 @pytest.mark.parametrize("learned", [False, True])
 def test_never_holds_the_scores_of_all_classes(learned: bool, targets: str) -> None:
@@ -299,9 +290,6 @@ def test_never_holds_the_scores_of_all_classes(learned: bool, targets: str) -> N
     assert any(shape[-2:] == (batch, 64) for shape in seen.shapes)
     assert features.grad is not None
     assert rows.grad is None or rows.grad.shape == rows.shape
-
-
-# Dtypes -----------------------------------------------------------------------------------------------------------------
 
 
 def test_float32_and_half() -> None:
@@ -334,9 +322,6 @@ def test_label_dtypes() -> None:
     want = problem.loss(hard())
     for dtype in (torch.int32, torch.int16, torch.uint8):
         assert torch.equal(problem.loss(hard().to(dtype)), want)
-
-
-# Errors -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,6 @@ def apart(got: torch.Tensor, wanted: torch.Tensor) -> float:
     return (torch.linalg.vector_norm(got.double() - wanted.double(), dim=1) / torch.linalg.vector_norm(wanted.double(), dim=1)).max().item()
 
 
-# Against the loss -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("name", ALL)
 def test_loss_and_supplied_gradient_are_those_of_the_loss(name: str, dtype: torch.dtype) -> None:
@@ -152,9 +149,6 @@ def test_a_measurement_has_no_graph() -> None:
         assert not tensor.requires_grad
 
 
-# The obstruction --------------------------------------------------------------------------------------------------------
-
-
 def small(batch: int = 3, dim: int = 12) -> dict[str, Any]:
     """In dimension 12 the clip sets in at 42; at these concentrations the slopes are far from it on either side."""
     given = inputs(dim=dim, batch=batch)
@@ -242,9 +236,6 @@ def test_nearly_parallel_mean_vectors_lose_no_digits() -> None:
             assert abs(got / wanted - 1) <= 16 * UNIT / sine
 
 
-# Strength and scaling ---------------------------------------------------------------------------------------------------
-
-
 def test_strength() -> None:
     given = inputs()
     field = update_field(**given)
@@ -316,9 +307,6 @@ def test_opposite_gradients() -> None:
     assert (turned.one_minus_cosine - (1 - cosine)).abs().max() <= 1e-12
 
 
-# Places where formulas divide -------------------------------------------------------------------------------------------
-
-
 def test_one_class_has_no_gradient_and_no_nan() -> None:
     state = pg.ClassState(torch.eye(1, 128), torch.tensor([4032.0]))
     field = update_field(torch.randn(3, 128), torch.zeros(3, dtype=torch.long), state, realization="original")
@@ -365,9 +353,6 @@ def test_no_features() -> None:
     assert field.supplied.shape == (0, DIM)
     assert field.antisymmetry_norm.shape == (0,)
     assert "0 features" in str(field)
-
-
-# For people -------------------------------------------------------------------------------------------------------------
 
 
 def test_str() -> None:

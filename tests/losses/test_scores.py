@@ -44,9 +44,6 @@ def scores_and_gradients(
     return scores[::classes].detach(), gradient.reshape(batch, classes, -1)
 
 
-# Against ball arithmetic ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("dim", "spread"), [(3, 1.0), (16, 1.0), (128, 0.0), (128, 1.0), (512, None), (1024, 0.3)])
 def test_scores_and_their_gradients(dim: int, spread: float | None, dtype: torch.dtype) -> None:
@@ -95,9 +92,6 @@ def test_float32_scalars_lose_nothing_against_float64_scalars(dim: int, spread: 
     mixed = pg.potential(dim).increment(concentration.double(), squared)
     error, best = ((s.double() - truth).square().mean().sqrt() for s in (got, mixed))
     assert error <= 1.5 * best
-
-
-# Geometry and dtype -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["paired", "arfr", "original", "scott"])
@@ -196,9 +190,6 @@ def test_leading_shapes() -> None:
     assert pg.vmf_scores(features[:0], state, TAU).shape == (0, 12)
 
 
-# Values -----------------------------------------------------------------------------------------------------------------
-
-
 def test_a_class_without_direction() -> None:
     """kappa = 0: the score is Phi(||f|| / tau) - Phi(0) whatever the direction; in a bank such a row is zero."""
     pot = pg.potential(32)
@@ -279,9 +270,6 @@ def test_a_realization_is_a_name_or_a_potential() -> None:
     torch.testing.assert_close(pg.vmf_scores(features[:1], state, TAU).double(), truth, rtol=0, atol=SCORE_FLOAT32)
 
 
-# Gradients --------------------------------------------------------------------------------------------------------------
-
-
 def small(dim: int) -> tuple[torch.Tensor, ...]:
     """features, rows, concentration, temperature"""
     double = {"dtype": torch.float64}
@@ -344,9 +332,6 @@ def test_plain_scores_is_what_is_compiled_and_differentiated_again() -> None:
     state = pg.ClassState(rows, concentration)
     got = plain_scores(features, state.classes(), TAU, pg.potential(64), "factorised", torch.float32)
     assert torch.equal(got, pg.vmf_scores(features, state, TAU))
-
-
-# Errors -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,6 @@ def test_logarithms_are_taken_where_a_series_would_be_longer() -> None:
     assert Expansion(Fraction(3), 2, shift=1).series_terms(1e-3, 2.0**-53) is None
 
 
-# Exact coefficients -----------------------------------------------------------------------------------------------------
-
-
 def evaluated(coefficients: tuple[Fraction, ...], t: Fraction) -> Fraction:
     return sum((c * t**i for i, c in enumerate(coefficients)), Fraction(0))
 
@@ -101,9 +98,6 @@ def test_polynomials_of_a_planned_expansion_are_in_a_stretched_argument() -> Non
     assert (plain.economised_by, plain.economised_rate) == (0, 0)
     assert planned.exact.lifted_tail != planned.exact.tail
     assert evaluated(planned.exact.lifted_tail, 2 * t - 1) == t**3 * evaluated(planned.exact.tail, 2 * t - 1)
-
-
-# Small arguments --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dim", [2, 5, 64])

@@ -33,9 +33,6 @@ COHERENT = (*FAITHFUL, "consistent")
 ALL = (*COHERENT, "original", "log-miller")
 
 
-# Against ball arithmetic ------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def working_bits(bits: int) -> Iterator[None]:
     before, flint.ctx.prec = flint.ctx.prec, bits
@@ -213,8 +210,6 @@ def test_no_step_is_no_increment(name: str, dtype: torch.dtype) -> None:
     assert torch.equal(pg.potential(64, name).increment(a, torch.zeros_like(a)), torch.zeros_like(a))
 
 
-# At fifty digits ----------------------------------------------------------------------------------------------------------
-
 EXPANSIONS: list[tuple[dict[str, Any], str]] = [
     *(({"dim": dim}, "paired") for dim in (2, 3, 9, 29, 64, 512)),
     ({"nu": 2.75}, "paired"),
@@ -265,9 +260,6 @@ def test_series_differs_from_the_logarithms_by_less_than_rounding(dim: int, name
                 assert gain == same_gain
                 along = formulas.increment(DualArithmetic(), Dual(a), Dual(b * b - a * a, 1), terms)[0].derivative
                 assert abs(2 * along / gain - 1) <= 8 * rounding * (2 * terms[1] + 1)  # the derivative of a term has its exponent as factor
-
-
-# Through autograd -----------------------------------------------------------------------------------------------------------
 
 
 def points(dim: int, count: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -358,9 +350,6 @@ def test_gradients_of_both_arguments_are_captured_in_one_graph() -> None:
     got, want = (torch.autograd.grad(function(a, squared), (a, squared)) for function in (compiled, lambda *x: pot.increment(*x).sum()))
     for ours, theirs in zip(got, want, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
-
-
-# Every realization ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

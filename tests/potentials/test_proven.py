@@ -39,9 +39,6 @@ def sides(beta: int, order: int, centre: Fraction) -> tuple[Fraction, Fraction, 
     return residual, pull, h ** (order + 1)
 
 
-# Barriers ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 7, 25])
 def test_a_barrier_holds_both_sides_of_the_inequality(beta: int, order: int) -> None:
@@ -141,9 +138,6 @@ def test_size_and_rate_of_a_barrier() -> None:
 )
 def test_four_digits_rounded_up(number: float, rounded: str) -> None:
     assert proven._few_digits(number) == Fraction(rounded)
-
-
-# From a barrier to the bound of a potential -----------------------------------------------------------------------------
 
 
 WALL = Barrier(order=2, h=HALF, residual=Fraction(1, 3), pull=Fraction(2), pull_most=Fraction(3), constant=Fraction(1, 5))

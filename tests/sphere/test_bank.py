@@ -25,8 +25,6 @@ from tests.sphere.banks import (
     untouched,
 )
 
-# The public estimator -----------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_updates_are_the_public_estimator(dtype: torch.dtype) -> None:
@@ -124,9 +122,6 @@ def test_a_long_decay_keeps_unit_features_at_length_one(dtype: torch.dtype) -> N
     assert bank.counts.item() == pytest.approx((1 - factor**600) / (1 - factor), rel=1e-12)
 
 
-# Memory -------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("decay", [None, 0.5])
 def test_two_epochs(decay: float | None) -> None:
     """OLD is scored and updated, NEW is updated; an epoch begins with OLD <- NEW and NEW reset."""
@@ -182,9 +177,6 @@ def test_reset(memory: str) -> None:
     bank.reset()
     assert not torch.equal(bank.sums, fresh.sums)
     derived_from_buffers(bank)
-
-
-# Unseen classes and the edges of the resultant ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

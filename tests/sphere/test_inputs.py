@@ -39,9 +39,6 @@ def asserted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, str]]:
     return left
 
 
-# Features -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(4, 5), (0, 5), (2, 4, 5)])
 def test_good_features_come_back_as_they_are(shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -81,9 +78,6 @@ def test_large_features_whose_sum_overflows_are_finite(dtype: torch.dtype) -> No
     assert checked_features(features, 5, LIKE) is features
     features[::2] *= -1
     assert checked_features(features, 5, LIKE) is features
-
-
-# Labels -------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
@@ -148,9 +142,6 @@ def test_narrow_labels_are_not_ignored_modulo_256(label: int, dtype: torch.dtype
         checked_labels(torch.tensor([0, label], dtype=dtype), 2, 3, LIKE, ignore_index=ignored)
 
 
-# Both ---------------------------------------------------------------------------------------------------------------------
-
-
 def test_a_batch_has_a_label_per_row_of_each_view() -> None:
     views, labels = torch.ones(3, 4, 5), torch.tensor([0, 1, 2, 0])
     assert checked_batch(views, labels, 3, 5, LIKE)[0] is views
@@ -166,9 +157,6 @@ def test_features_that_overflow_in_the_state() -> None:
     checked_batch(features, labels, 3, 5, LIKE.double())
     checked_batch(features, labels, 3, 5, LIKE, validate=False)
     checked_batch(features / 1e290, labels, 3, 5, LIKE)
-
-
-# Where to look ------------------------------------------------------------------------------------------------------------
 
 
 def test_when_values_are_read_on_the_host() -> None:

@@ -135,9 +135,6 @@ def test_rules_are_values() -> None:
         rule().cap = 3.0  # type: ignore[misc]
 
 
-# Lemma finite-state -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("lengths", [(1, 1, 1, 1), (1, 3, 2, Fraction(1, 2))])
 def test_expectation_by_enumeration(count: int, lengths: tuple) -> None:

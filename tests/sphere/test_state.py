@@ -170,9 +170,6 @@ def test_tile_is_a_slice_of_classes() -> None:
         assert torch.equal(part.concentration, classes.concentration.narrow(-1, 2, 3))
 
 
-# Geometry -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("temperature", [0.1, 1.0, torch.tensor(0.07, dtype=torch.float64)])
 @pytest.mark.parametrize(("batch", "classes", "dim"), [(4, 3, 5), (1, 1, 2), (6, 9, 64)])
 def test_the_two_geometries_agree(batch: int, classes: int, dim: int, temperature: float | torch.Tensor) -> None:

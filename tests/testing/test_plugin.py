@@ -80,9 +80,6 @@ def test_a_session_without_options_never_loads_torch(pytester):
     assert "coherence" not in result.stdout.str()
 
 
-# --coherence ------------------------------------------------------------------------------------------------------------
-
-
 def test_without_the_option_nothing_is_recorded(run):
     result = run(WRONG)
     assert result.ret == 0
@@ -233,9 +230,6 @@ def test_setup_and_teardown_are_recorded_too(run):
     run(fixture, "--coherence").stdout.fnmatch_lines(["*at 2 of 2 visited states*"])
 
 
-# The marker -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_test_can_be_left_out(run):
     result = run("@pytest.mark.coherence(skip=True)" + WRONG + RIGHT, "--coherence")
     assert result.ret == 0
@@ -274,8 +268,6 @@ def test_a_marker_that_makes_no_sense_is_told(run, arguments):
     assert "passed" not in result.stdout.str()  # it is told before the first test
     result.stderr.fnmatch_lines(["*test_it.py::test_wrong*the marker takes skip=True, or intent= one of 'straight-through'*"])
 
-
-# The fixture ------------------------------------------------------------------------------------------------------------
 
 WITH_FIXTURE = """
 X = torch.tensor([0.5, 2.0], dtype=torch.float64)
@@ -352,9 +344,6 @@ def test_an_annotation_stands_where_the_function_does(run):
     text = "def cut(x):\n    return x * x.detach()\n\ndef test_cut(coherence):\n    coherence(cut, torch.ones(2))\n"
     line = (FUNCTIONS + text).strip().splitlines().index("def cut(x):") + 1
     run(text, "--coherence-annotations").stdout.fnmatch_lines([f"::error file=test_it.py,line={line},title=cut is incoherent::*"])
-
-
-# Other plugins ----------------------------------------------------------------------------------------------------------
 
 
 def test_with_xdist(pytester, monkeypatch):

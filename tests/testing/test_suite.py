@@ -117,9 +117,6 @@ def test_not_a_number_is_no_rounding():
     assert "the value has shape (1,) instead of (2,)" in difference(result([1.0]), result([1.0, 1.0]), 1e-3)
 
 
-# What can be declared, and how ------------------------------------------------------------------------------------------
-
-
 def declared(**attributes):
     return type("TestDeclared", (CoherenceTests,), {"inputs": broken.X, "dtypes": (torch.float64,), **attributes})
 

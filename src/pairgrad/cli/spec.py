@@ -1,21 +1,28 @@
-"""The small languages of `pairgrad audit`: inputs such as `x=randn(32,128), n=3`, and domains such as `x=log 1..1e4`. Nothing is evaluated as Python."""
+"""The small languages of `pairgrad audit`: inputs such as `x=randn(32,128), n=3`, and domains such as `x=log 1..1e4`.
+
+Python's parser makes a syntax tree of inputs, from which only literals, lists, tuples and calls of the known makers are read. Nothing is executed.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import ast
 import difflib
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pairgrad.cli.spec_values import DTYPES, FIXED, KNOWN, LARGEST, MAKERS, Maker, Making, as_tensor, load, tensors
+from pairgrad.cli.spec_values import DTYPES, FIXED, KNOWN, LARGEST, MAKERS, Making, as_tensor, load, tensors
 from pairgrad.coherence import Box, LogRange
+
+LONGEST = 100_000  # characters
+DEEPEST = 32  # brackets inside one another
 
 
 class SpecError(ValueError):
@@ -35,28 +42,6 @@ class SpecError(ValueError):
 
 def _laid_out(hint: str) -> str:
     return textwrap.fill(hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-
-
-_DEEPEST = 64  # values inside values, about twice the brackets
-
-# Inputs -----------------------------------------------------------------------------------------------------------------
-
-_TOKEN = re.compile(
-    r"""(?P<space>\s+)
-    | (?P<file>@(?:"[^"]*"|'[^']*'|[^\s,()\[\]"']+))
-    | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
-    | (?P<name>[A-Za-z_]\w*)
-    | (?P<text>"[^"]*"|'[^']*')
-    | (?P<mark>[()\[\],=:])""",
-    re.VERBOSE,
-)
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    column: int
 
 
 @dataclass(frozen=True)
@@ -86,255 +71,259 @@ class Inputs:
 
 
 Recipe = Callable[[Making], Any]
+_CONSTANTS = {"true": True, "false": False, "none": None}
+# What Python does not read as we do: files, texts without escapes, a colon before a dtype; and what would be read as something else.
+_OURS = re.compile(
+    r"""(?P<file>@(?:"[^"]*"|'[^']*'|[^\s,()\[\]"']+)) | (?P<text>"[^"]*"|'[^']*') | (?P<quote>["'])
+    | (?P<open>[(\[]) | (?P<close>[)\]]) | (?P<colon>:) | (?P<space>\s) | (?P<refused>[#|])""",
+    re.VERBOSE,
+)
 
 
 def parse_inputs(text: str) -> Inputs:
     """The inputs that a text describes; a SpecError with the column if it does not."""
-    return _Parser(text).inputs()
+    return _Reader(text).inputs()
 
 
-class _Parser:
+class _Reader:
+    """Reads the arguments of the call `f(text)`. Files and texts are names to Python, made of underscores; `held` has them by column."""
+
     def __init__(self, text: str) -> None:
-        self.text, self.place, self.depth = text, 0, 0
-        self.tokens: list[_Token] = []
-        column = 0
-        while column < len(text):
-            found = _TOKEN.match(text, column)
-            if found is None:
-                raise self._unreadable(column)
-            if found.lastgroup != "space":
-                self.tokens.append(_Token(found.lastgroup or "", found.group(), column))
-            column = found.end()
-        self.tokens.append(_Token("end", "", len(text)))
+        self.text = text
+        self.held: dict[int, tuple[str, str]] = {}
+        self.closing: list[str] = []
+        if len(text) > LONGEST:
+            raise SpecError(f"expected at most {LONGEST} characters, got {len(text)}", text, LONGEST)
+        if not text.strip():
+            raise SpecError("no inputs", text, len(text), KNOWN)
+        source = _OURS.sub(self._as_python, text)
+        if self.closing:
+            raise SpecError(f"expected a comma or {self.closing[-1]!r}, but the text ends", text, len(text))
+        try:
+            self.bytes = source.encode()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of literals that Python will refuse one day
+                call = ast.parse(f"f({source})", mode="eval").body
+        except SyntaxError as error:
+            raise self._unreadable(error) from None
+        except (RecursionError, MemoryError):
+            raise SpecError("too many operators inside one another", text, 0) from None
+        except ValueError:
+            raise SpecError("expected text without control characters", text, 0) from None
+        assert isinstance(call, ast.Call)  # its brackets are closed where the text ends
+        self.call = call
 
-    def _unreadable(self, column: int) -> SpecError:
-        rest = self.text[column:]
-        before = re.search(r"\b(?:torch|numpy|np)$", self.text[:column])
-        attribute = re.match(r"\.(\w+)", rest)
-        if before and attribute:
-            name = attribute.group(1)
-            example = MAKERS[name].example if name in MAKERS else "randn(4)"
-            return SpecError(
-                f"names stand alone here: write {name}, not {before.group()}.{name}", self.text, before.start(), f"as in {example}"
-            )
-        if rest[0] in "\"'":
-            return SpecError("a quotation mark that is not closed", self.text, column)
-        word = re.match(r"[^\s,()\[\]=:]+", rest)
-        return SpecError(f"cannot read {word.group()!r}" if word else f"unexpected {rest[0]!r}", self.text, column, KNOWN)
+    def _as_python(self, found: re.Match[str]) -> str:
+        """Of the same length, so that columns stay."""
+        kind, part, column = found.lastgroup or "", found.group(), found.start()
+        if kind in ("file", "text"):
+            self.held[column] = kind, part.removeprefix("@").strip("\"'") if kind == "file" else part[1:-1]
+            return "_" * len(part)
+        if kind == "quote":
+            raise SpecError("a quotation mark that is not closed", self.text, column)
+        if kind == "refused":
+            raise SpecError(f"unexpected {part!r}", self.text, column, KNOWN)
+        if kind == "open":
+            self.closing.append(")" if part == "(" else "]")
+            if len(self.closing) > DEEPEST:
+                raise SpecError("too many brackets inside one another", self.text, column)
+        elif kind == "close" and (not self.closing or self.closing.pop() != part):
+            raise SpecError(f"unexpected {part!r}", self.text, column)
+        return {"colon": "|", "space": " "}.get(kind, part)
 
-    # Tokens
+    def _unreadable(self, error: SyntaxError) -> SpecError:
+        column = min(max((error.offset or 1) - 3, 0), len(self.text))
+        before = self.text[:column].rstrip()
+        if before.endswith(":"):
+            return SpecError("expected a dtype after ':', got nothing", self.text, column, f"known: {', '.join(DTYPES)}")
+        if "follows keyword" in error.msg:
+            return SpecError("a value without a name cannot follow one with a name", self.text, column)
+        if "expected argument value" in error.msg:
+            return SpecError("expected a value after '='", self.text, column, KNOWN)
+        if "forgot a comma" in error.msg:
+            return SpecError("expected a comma between two values", self.text, column)
+        word = re.match(r"[^\s,()\[\]=:]{1,40}|.?", self.text[column:])
+        return SpecError(f"cannot read {word.group()!r}" if word and word.group() else "expected a value", self.text, column, KNOWN)
 
-    @property
-    def next(self) -> _Token:
-        return self.tokens[self.place]
+    def column(self, node: ast.expr | ast.keyword) -> int:
+        return len(self.bytes[: node.col_offset - 2].decode())
 
-    def take(self) -> _Token:
-        token = self.next
-        self.place += 1
-        return token
+    def shown(self, node: ast.expr | ast.keyword) -> str:
+        part = self.text[self.column(node) : len(self.bytes[: (node.end_col_offset or 0) - 2].decode())]
+        return repr(part if len(part) <= 40 else f"{part[:37]}...")
 
-    def accept(self, mark: str) -> bool:
-        if self.next.kind == "mark" and self.next.text == mark:
-            self.place += 1
-            return True
-        return False
-
-    def error(self, message: str, token: _Token | None = None, hint: str = "") -> SpecError:
-        return SpecError(message, self.text, (token or self.next).column, hint)
-
-    @contextlib.contextmanager
-    def deeper(self, token: _Token) -> Iterator[None]:
-        """One value inside another."""
-        if self.depth == _DEEPEST:
-            raise self.error("too many brackets inside one another", token)
-        self.depth += 1
-        yield
-        self.depth -= 1
-
-    # Grammar
+    def error(self, message: str, node: ast.expr | ast.keyword, hint: str = "") -> SpecError:
+        return SpecError(message, self.text, self.column(node), hint)
 
     def inputs(self) -> Inputs:
-        if self.next.kind == "end":
-            raise self.error("no inputs", hint=KNOWN)
-        positional: list[Recipe] = []
+        call = self.call
         keywords: dict[str, Recipe] = {}
-        whole = len(self.tokens) == 2 and self.next.kind == "file"
-        while self.next.kind != "end":
-            token = self.next
-            if token.kind == "name" and self.tokens[self.place + 1].text == "=":
-                self.place += 2
-                if token.text in keywords:
-                    raise self.error(f"{token.text!r} is given twice", token)
-                keywords[token.text] = self.value()
-            elif keywords:
-                raise self.error("a value without a name cannot follow one with a name", token)
-            else:
-                positional.append(self.value())
-            if self.next.kind != "end" and not self.accept(","):
-                raise self.error(f"expected a comma or the end, got {self.next.text!r}")
-        return Inputs(tuple(positional), keywords, whole)
+        positional = tuple(self.value(node) for node in call.args)
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                raise self.error("expected name=value, got '**'", keyword)
+            if keyword.arg in keywords:
+                raise self.error(f"{keyword.arg!r} is given twice", keyword)
+            keywords[keyword.arg] = self.value(keyword.value)
+        whole = len(call.args) == 1 and not keywords and self._held(call.args[0])[0] == "file"
+        return Inputs(positional, keywords, whole)
 
-    def value(self) -> Recipe:
-        token = self.next
-        with self.deeper(token):
-            recipe = self.atom()
-        if not self.accept(":"):
-            return recipe
-        name = self.take()
-        if name.text not in DTYPES:
-            hint = f"known: {', '.join(DTYPES)}{_similar(name.text, DTYPES)}"
-            raise self.error(f"expected a dtype after ':', got {name.text or 'nothing'!r}", name, hint)
-        return self._cast(recipe, DTYPES[name.text], token)
+    def _held(self, node: ast.expr) -> tuple[str, str]:
+        return self.held.get(self.column(node), ("", "")) if isinstance(node, ast.Name) else ("", "")
 
-    def _cast(self, recipe: Recipe, dtype: torch.dtype, token: _Token) -> Recipe:
-        def make(making: Making) -> Any:
-            value = recipe(making)
-            if isinstance(value, torch.Tensor):
-                was_fixed = any(value is tensor for tensor in making.fixed)
-                value = value.to(dtype)
-                making.fixed += [value] if was_fixed else []
-                return value
-            if isinstance(value, (bool, int, float)):
-                return torch.tensor(value, dtype=dtype)
-            raise self.error("only a tensor or a number has a dtype", token)
+    def value(self, node: ast.expr, *, inner: bool = False) -> Recipe:
+        """How to make a value. A list is a tensor if it holds numbers; an inner list is left to the outer one."""
+        kind, held = self._held(node)
+        if kind == "file":
+            return lambda making: self._load(held, node, making)
+        if kind == "text":
+            return lambda making: held
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and not isinstance(node.left, ast.BinOp):
+            return self._cast(self.value(node.left), node.right, node)
+        if isinstance(node, ast.Call):
+            return self.made(node)
+        if isinstance(node, ast.Name) and node.id.lower() in _CONSTANTS:
+            constant = _CONSTANTS[node.id.lower()]
+            return lambda making: constant
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool)):
+            return lambda making: node.value
+        if isinstance(node, ast.Tuple):
+            items = [self.value(item) for item in node.elts]
+            return lambda making: tuple(item(making) for item in items)
+        if isinstance(node, ast.List):
+            return self._list(node, inner)
+        if isinstance(node, ast.Name | ast.Attribute):
+            raise self._unknown(node)
+        number = self.number(node, "a value", KNOWN)
+        return lambda making: number
 
-        return make
-
-    def atom(self) -> Recipe:
-        token = self.take()
-        if token.kind == "number":
-            value = _number(token.text)
-            return lambda making: value
-        if token.kind == "text":
-            words = token.text[1:-1]
-            return lambda making: words
-        if token.kind == "file":
-            path = token.text[1:].strip("\"'")
-            return lambda making: self._load(path, token, making)
-        if token.kind == "name":
-            constants = {"true": True, "false": False, "none": None}
-            if token.text.lower() in constants:
-                constant = constants[token.text.lower()]
-                return lambda making: constant
-            return self.call(token)
-        if token.text in ("[", "("):
-            return self.listed(token)
-        raise self.error(f"expected a value, got {token.text!r}" if token.text else "expected a value", token, KNOWN)
-
-    def listed(self, opening: _Token, *, inner: bool = False) -> Recipe:
-        """A tuple, or a list, which is a tensor if it holds numbers; an inner list is left to the outer one."""
-        closing = "]" if opening.text == "[" else ")"
-        items: list[Recipe] = []
-        while not self.accept(closing):
-            with self.deeper(self.next):
-                items.append(self.listed(self.take(), inner=True) if closing == "]" and self.next.text == "[" else self.value())
-            if not self.accept(",") and self.next.text != closing:
-                what = f"got {self.next.text!r}" if self.next.text else "but the text ends"
-                raise self.error(f"expected a comma or {closing!r}, {what}")
+    def _list(self, node: ast.List, inner: bool) -> Recipe:
+        items = [self.value(item, inner=True) for item in node.elts]
 
         def make(making: Making) -> Any:
             values = [item(making) for item in items]
-            if closing == ")":
-                return tuple(values)
             if inner:
                 return values
             try:
                 return as_tensor(values, making.dtype)
-            except ValueError as error:
-                raise self.error(str(error), opening) from None
+            except (ValueError, RuntimeError, OverflowError) as error:
+                raise self.error(str(error).splitlines()[0], node) from None
 
         return make
 
-    def call(self, name: _Token) -> Recipe:
-        if name.text not in (*MAKERS, FIXED):
-            message = f"unknown name {name.text!r}{_similar(name.text, (*MAKERS, FIXED))}"
-            raise self.error(message, name, KNOWN)
-        if not self.accept("("):
-            example = "fixed(randn(8))" if name.text == FIXED else MAKERS[name.text].example
-            raise self.error(f"{name.text} needs arguments, for example {example}", name)
-        if name.text == FIXED:
-            inner = self.value()
-            if not self.accept(")"):
-                raise self.error("expected ')' after the one value of fixed(...)")
-            return lambda making: _hold(inner(making), making)
-        maker = MAKERS[name.text]
-        arguments: list[float | tuple[int, ...]] = []
-        while not self.accept(")"):
-            arguments.append(self.argument())
-            if not self.accept(",") and self.next.text != ")":
-                what = f"got {self.next.text!r}" if self.next.text else "but the text ends"
-                raise self.error(f"expected a comma or ')' in {name.text}(...), {what}")
-        made = self.arguments(name, maker, arguments)
+    def _cast(self, recipe: Recipe, dtype: ast.expr, node: ast.expr) -> Recipe:
+        name = dtype.id if isinstance(dtype, ast.Name) else ""
+        if name not in DTYPES:
+            hint = f"known: {', '.join(DTYPES)}{_similar(name, DTYPES)}"
+            raise self.error(f"expected a dtype after ':', got {self.shown(dtype)}", dtype, hint)
+
+        def make(making: Making) -> Any:
+            value = recipe(making)
+            if isinstance(value, torch.Tensor):
+                was_fixed = any(value is tensor for tensor in making.fixed)
+                value = value.to(DTYPES[name])
+                making.fixed += [value] if was_fixed else []
+                return value
+            if isinstance(value, (bool, int, float)):
+                try:
+                    return torch.tensor(value, dtype=DTYPES[name])
+                except (ValueError, RuntimeError, OverflowError) as error:
+                    raise self.error(str(error).splitlines()[0], node) from None
+            raise self.error("only a tensor or a number has a dtype", node)
+
+        return make
+
+    def _unknown(self, node: ast.expr) -> SpecError:
+        """The error for a name that means nothing here, or not in this way."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("torch", "numpy", "np"):
+            example = MAKERS[node.attr].example if node.attr in MAKERS else "randn(4)"
+            return self.error(f"names stand alone here: write {node.attr}, not {node.value.id}.{node.attr}", node, f"as in {example}")
+        if isinstance(node, ast.Name) and node.id in MAKERS:
+            return self.error(f"{node.id} needs arguments, for example {MAKERS[node.id].example}", node)
+        if isinstance(node, ast.Name) and node.id == FIXED:
+            return self.error("fixed needs one value, for example fixed(randn(8))", node)
+        if isinstance(node, ast.Name):
+            return self.error(f"unknown name {self.shown(node)}{_similar(node.id, (*MAKERS, FIXED))}", node, KNOWN)
+        return self.error(f"cannot read {self.shown(node)}", node, KNOWN)
+
+    def made(self, node: ast.Call) -> Recipe:
+        """A call of a maker, or of `fixed`."""
+        if not isinstance(node.func, ast.Name) or node.func.id not in (*MAKERS, FIXED):
+            raise self._unknown(node.func)
+        name = node.func.id
+        for keyword in node.keywords:
+            if keyword.arg == "dtype":
+                raise self.error("a dtype follows after a colon", keyword, "as in randn(4):float32")
+            raise self.error(f"{name} takes no names, got {self.shown(keyword)}", keyword)
+        if name == FIXED:
+            if len(node.args) != 1:
+                raise self.error("fixed needs one value, for example fixed(randn(8))", node)
+            value = self.value(node.args[0])
+            return lambda making: _hold(value(making), making)
+        maker, arguments = MAKERS[name], self.arguments(node, name)
 
         def make(making: Making) -> torch.Tensor:
             try:
-                tensor = maker.make(*made, making)
-            except (ValueError, RuntimeError) as error:
-                raise self.error(str(error).splitlines()[0], name) from None
+                tensor = maker.make(*arguments, making)
+            except (ValueError, RuntimeError, OverflowError) as error:
+                raise self.error(str(error).splitlines()[0], node) from None
             return tensor.to(making.dtype) if tensor.is_floating_point() else tensor
 
         return make
 
-    def argument(self) -> float | tuple[int, ...]:
-        token = self.take()
-        if token.kind == "number":
-            return _number(token.text)
-        if token.text in ("(", "["):
-            sizes: list[int] = []
-            closing = ")" if token.text == "(" else "]"
-            while not self.accept(closing):
-                size = self.take()
-                if size.kind != "number":
-                    raise self.error(f"expected a size, got {size.text or 'the end'!r}", size)
-                sizes.append(self.size(_number(size.text), size))
-                if not self.accept(",") and self.next.text != closing:
-                    raise self.error(f"expected a comma or {closing!r} in a shape")
-            return tuple(sizes)
-        if token.text == "dtype":
-            raise self.error("a dtype follows after a colon", token, "as in randn(4):float32")
-        raise self.error(f"expected a number or a shape, got {token.text or 'the end'!r}", token)
-
-    def arguments(self, name: _Token, maker: Maker, given: list[float | tuple[int, ...]]) -> list[Any]:
+    def arguments(self, node: ast.Call, name: str) -> list[Any]:
         """The numbers, then the shape as a tuple, however it was written."""
-        wrong = self.error(f"{name.text} is written like {maker.example}", name)
-        numbers = [value for value in given if not isinstance(value, tuple)]
-        if any(isinstance(value, tuple) for value in given[:-1]):
+        maker = MAKERS[name]
+        shapes = [item for item in node.args if isinstance(item, ast.Tuple | ast.List)]
+        numbers = [self.number(item, "a number or a shape") for item in node.args if item not in shapes]
+        wrong = self.error(f"{name} is written like {maker.example}", node)
+        if len(shapes) > maker.shape or (shapes and node.args[-1] is not shapes[0]):
             raise wrong
         if not maker.shape:
-            if len(given) not in maker.numbers or len(numbers) != len(given):
+            if len(numbers) not in maker.numbers:
                 raise wrong
             return numbers
-        if given and isinstance(given[-1], tuple):
-            shape = given[-1]
+        if shapes:
+            shape = tuple(self.size(self.number(item, "a size"), item) for item in shapes[0].elts)
         elif maker.numbers == (0,):
-            shape, numbers = tuple(self.size(value, name) for value in numbers), []
-        elif name.text == "randint" and len(numbers) == 2:
+            shape, numbers = tuple(self.size(*pair) for pair in zip(numbers, node.args, strict=True)), []
+        elif name == "randint" and len(numbers) == 2:
             a, b = numbers
-            hint = (
-                f"randint({a:g}, ({b:g},)) is {b:g} whole numbers below {a:g}; randint({a:g}, {b:g}, (8,)) is 8 from {a:g} on, below {b:g}"
-            )
-            raise self.error("randint of two numbers needs a shape too", name, hint)
+            below = f"randint({a:g}, ({b:g},)) is {b:g} whole numbers below {a:g}"
+            hint = f"{below}; randint({a:g}, {b:g}, (8,)) is 8 from {a:g} on, below {b:g}"
+            raise self.error("randint of two numbers needs a shape too", node, hint)
         else:  # a single number where the shape is left out
             shape = ()
         if len(numbers) not in maker.numbers:
             raise wrong
         if math.prod(shape) > LARGEST:
-            raise self.error(f"{name.text} of {math.prod(shape)} elements is more than {LARGEST}", name)
+            raise self.error(f"{name} of {math.prod(shape)} elements is more than {LARGEST}", node)
         return [*numbers, shape]
 
-    def size(self, value: float, token: _Token) -> int:
+    def number(self, node: ast.expr, expected: str, hint: str = "") -> float:
+        """A number with or without a sign."""
+        sign, plain = 1, node
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            sign, plain = -1 if isinstance(node.op, ast.USub) else 1, node.operand
+        if not isinstance(plain, ast.Constant) or isinstance(plain.value, bool) or not isinstance(plain.value, int | float):
+            raise self.error(f"expected {expected}, got {self.shown(node)}", node, hint)
+        if isinstance(plain.value, int) and plain.value >= 2**64:
+            raise self.error("a whole number must be below 2 to the 64", node)
+        return sign * plain.value
+
+    def size(self, value: float, node: ast.expr) -> int:
         if not isinstance(value, int) or value < 0:
-            raise self.error(f"a size must be a whole number >= 0, got {value:g}", token)
+            raise self.error(f"a size must be a whole number >= 0, got {value:g}", node)
         return value
 
-    def _load(self, path: str, token: _Token, making: Making) -> Any:
+    def _load(self, path: str, node: ast.expr, making: Making) -> Any:
         try:
             return load(path, making.dtype)
         except FileNotFoundError:
             near = _similar(Path(path).name, [file.name for file in Path(path).absolute().parent.glob("*")])
-            raise self.error(f"no such file: {path}{near}", token) from None
+            raise self.error(f"no such file: {path}{near}", node) from None
         except (OSError, ValueError, RuntimeError) as error:
-            raise self.error(str(error), token) from None
+            raise self.error(str(error), node) from None
 
 
 def _hold(value: Any, making: Making) -> Any:
@@ -342,19 +331,10 @@ def _hold(value: Any, making: Making) -> Any:
     return value
 
 
-def _number(text: str) -> float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
 def _similar(name: str, known: Any) -> str:
     near = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f": did you mean {near[0]!r}?" if near else ""
 
-
-# Domains ----------------------------------------------------------------------------------------------------------------
 
 _END = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _INTERVAL = re.compile(rf"\s*(?P<log>log\b)?\s*(?P<low>{_END})\s*\.\.\s*(?P<high>{_END})\s*$")

@@ -84,6 +84,12 @@ def _count(value: float) -> int:
     return int(value)
 
 
+def _identity(n: float) -> torch.Tensor:
+    if not _count(n) ** 2 <= LARGEST:
+        raise ValueError(f"eye of {_count(n)} rows has {_count(n) ** 2} elements, more than {LARGEST}")
+    return torch.eye(_count(n), dtype=torch.float64)
+
+
 @dataclass(frozen=True)
 class Maker:
     """A function of the language. Numbers come first; `shape` says whether sizes or a tuple of them come after."""
@@ -108,7 +114,7 @@ MAKERS: dict[str, Maker] = {
     "ones": Maker("ones(3)", "", lambda shape, making: torch.ones(shape, dtype=torch.float64)),
     "zeros": Maker("zeros(3)", "", lambda shape, making: torch.zeros(shape, dtype=torch.float64)),
     "full": Maker("full(2.5, (3,))", "", lambda value, shape, making: torch.full(shape, float(value), dtype=torch.float64), (1,)),
-    "eye": Maker("eye(4)", "", lambda n, making: torch.eye(_count(n), dtype=torch.float64), (1,), shape=False),
+    "eye": Maker("eye(4)", "", lambda n, making: _identity(n), (1,), shape=False),
     "arange": Maker("arange(10)", "whole numbers from 0", lambda n, making: torch.arange(_count(n)), (1,), shape=False),
     "linspace": Maker(
         "linspace(0, 1, 8)", "", lambda a, b, n, making: torch.linspace(a, b, _count(n), dtype=torch.float64), (3,), shape=False

@@ -79,9 +79,6 @@ def callable_location(fn: Callable[..., Any]) -> str | None:
         return None
 
 
-# What there is to say -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Issue:
     level: str  # "error" or "warning"
@@ -149,9 +146,6 @@ def _sentence(finding: Finding) -> str:
 
 def _remedies(findings: list[Finding]) -> list[str]:
     return [f"What to do: {remedy}." for remedy in dict.fromkeys(finding.remedy for finding in findings) if remedy]
-
-
-# Places and escapes -----------------------------------------------------------------------------------------------------
 
 
 def _place(location: str | None) -> tuple[str | None, int | None]:

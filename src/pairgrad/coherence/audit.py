@@ -270,8 +270,6 @@ class _Audit:
         self.nodes: list[NodeVerdict] = []
         self.picture: FieldPicture | None = None
 
-    # Progress ---------------------------------------------------------------------------------------------------------
-
     def _enter(self, stage: int) -> None:
         self._stage = stage
         self._tell()
@@ -306,8 +304,6 @@ class _Audit:
         text = f"stopped while {STAGES[self._stage]}: what comes after that was not looked at"
         made.findings.append(Finding("note", "warning", text))
         return made.report()
-
-    # Looking ----------------------------------------------------------------------------------------------------------
 
     def structure(self) -> None:
         self._enter(0)
@@ -368,8 +364,6 @@ class _Audit:
             self.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {raises}"))
             return
         self._collect(observe_second(self.subject, self.subject.tensors, self.effort, self.generator))
-
-    # Concluding -------------------------------------------------------------------------------------------------------
 
     def classify(self) -> None:
         """The verdict, and a finding for each of its reasons."""
@@ -439,8 +433,6 @@ class _Audit:
         """Declared nodes, if every node that is not coherent is one of them."""
         declared = [verdict for verdict in self.nodes if verdict.declared is not None]
         return declared if all(verdict.coherent or verdict.declared is not None for verdict in self.nodes) else []
-
-    # Reporting --------------------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
         assert self.verdict is not None

@@ -20,8 +20,6 @@ from pairgrad.coherence.verdict import Finding
 TOGETHER = "all inputs of the domain"
 CURVES = 6  # that a report holds
 
-# Observations -------------------------------------------------------------------------------------------------------------
-
 
 def of_order(observations: Sequence[Observation], order: int) -> list[Observation]:
     """Those of the first or of the second backward."""
@@ -59,9 +57,6 @@ def size_at(worst: Observation, observations: Sequence[Observation]) -> Size:
     """Of the defect at the state of an observation, for its argument, from all lines there; at its own place if that is beside the state."""
     key = worst.state, worst.argument, worst.order, worst.reading.middle
     return defect_size([o for o in observations if (o.state, o.argument, o.order, o.reading.middle) == key])
-
-
-# Findings -----------------------------------------------------------------------------------------------------------------
 
 
 def defect_finding(argument: str, group: Sequence[Observation], observations: Sequence[Observation], tolerance: float) -> Finding:
@@ -205,9 +200,6 @@ def distinct(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         seen.setdefault((finding.kind, finding.where, finding.text), finding)
     return list(seen.values())
-
-
-# For the report -----------------------------------------------------------------------------------------------------------
 
 
 def state_defect(observation: Observation) -> StateDefect:

@@ -125,9 +125,6 @@ def node_findings(subject: Subject, verdicts: Sequence[NodeVerdict]) -> list[Fin
     return found
 
 
-# The consistent gradient ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Consistent:
     """The derivative of the value that is computed, at the inputs, and how it was had: "forward" (its body differentiated) or "differences"."""
@@ -216,9 +213,6 @@ def scaling_findings(subject: Subject, consistent: Consistent) -> list[Finding]:
 def _factor(value: float) -> str:
     """A number near one by its distance from it."""
     return f"(1 {'+' if value > 1 else '-'} {abs(value - 1):.3g})" if 0 < abs(value - 1) < 1e-3 else f"{value:.6g}"
-
-
-# The field and the trajectory -----------------------------------------------------------------------------------------
 
 
 def field_findings(subject: Subject, seed: int) -> list[Finding]:

@@ -225,9 +225,6 @@ def _clone(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-# What else decides the result of a body ---------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _random_restored(state: tuple[Any, ...] | None) -> Iterator[None]:
     """Random numbers from `state` on inside, and afterwards as if nothing had been drawn."""

@@ -32,9 +32,6 @@ _SEED = 0x70616972  # added to seeds, so that a point drawn with the same one is
 Direction = torch.Tensor | Sequence[torch.Tensor]  # (n,), or one tensor for each differentiated one
 
 
-# J - J^T at a point -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Antisymmetry:
     r"""J - J^T of the supplied field at a point, with J_ij = dG_i / dx_j. Made by `antisymmetry`.
@@ -171,9 +168,6 @@ def component(subject: Subject, first: Direction, second: Direction, *, seed: in
     return Component(scale * value, *(scale * (part[0, 1] + part[1, 0]).item() for part in (error, floor)))
 
 
-# Work around a loop -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Circulation:
     r"""The work of the supplied field around a circle. Made by `circulation`.
@@ -294,9 +288,6 @@ def _orthonormal(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tenso
         raise ValueError("directions must span a plane, got two that are parallel or zero")
     a, b = (frame * triangle.diagonal().sign()).T
     return a, b
-
-
-# The field --------------------------------------------------------------------------------------------------------------
 
 
 class _Field:

@@ -23,9 +23,6 @@ MakeOptimizer = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 FIRST_STEP = 0.01  # length of the first update over that of the parameters, by default
 
 
-# Gaps between two gradients ---------------------------------------------------------------------------------------------
-
-
 class Scaling(NamedTuple):
     """The multiple of the consistent gradients that is nearest to the supplied ones, and what it leaves over, relative to the supplied ones."""
 
@@ -95,9 +92,6 @@ def _norm(rows: torch.Tensor) -> torch.Tensor:
 
 def _shapes(tensors: Iterable[torch.Tensor]) -> str:
     return "[" + ", ".join(str(tuple(t.shape)) for t in tensors) + "]"
-
-
-# The fork ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

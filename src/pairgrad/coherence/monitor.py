@@ -119,8 +119,6 @@ class CoherenceMonitor:
         self.report: RunReport | None = None
         self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
 
-    # The run ----------------------------------------------------------------------------------------------------------
-
     def start(self) -> CoherenceMonitor:
         """Begins to watch; does nothing if it does already."""
         if not self._running:
@@ -194,8 +192,6 @@ class CoherenceMonitor:
         for node in report.nodes:
             if STATEFUL in node.note or node.verdict is Verdict.NOT_REENTRANT:
                 self._recording.leave_out(node.name, node.location)
-
-    # What is seen -----------------------------------------------------------------------------------------------------
 
     def _write(self, report: RunReport, step: int) -> None:
         rows = [_row(node, step, report.seconds) for node in report.nodes]

@@ -100,9 +100,6 @@ def _unaliased(argument: Any) -> Any:
     return argument.clone() if isinstance(argument, torch.Tensor) else argument
 
 
-# Which functions, and what they are called ------------------------------------------------------------------------------
-
-
 def is_custom(function: type) -> bool:
     """Whether a Function is somebody's own: not part of torch, unless torch.library made it for an operator."""
     return is_generated(function) or function.__module__.partition(".")[0] != "torch"
@@ -170,9 +167,6 @@ def _free(fn: Any) -> dict[str, Any]:
             found |= _free(content)
         found[name] = content
     return found
-
-
-# Interception -----------------------------------------------------------------------------------------------------------
 
 
 _watching: list[Interception] = []  # those that are entered
@@ -441,9 +435,6 @@ transforming = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-d
 def is_wrapped(value: Any) -> bool:
     """Whether a transform of `torch.func` holds this tensor."""
     return isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value)
-
-
-# Arguments and cotangents -----------------------------------------------------------------------------------------------
 
 
 def version_of(value: Any) -> int | None:

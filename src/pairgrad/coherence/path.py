@@ -155,9 +155,6 @@ def _contracted(tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
     return total, math.sqrt(square)
 
 
-# Directions -----------------------------------------------------------------------------------------------------------
-
-
 def power_of_two_below(x: torch.Tensor) -> torch.Tensor:
     """2**floor(log2 x) for x > 0, in float64; zero stays zero."""
     mantissa, exponent = torch.frexp(x.double())

@@ -111,8 +111,6 @@ class Recording:
         if self._entered:
             self._begin_tape()
 
-    # Recording --------------------------------------------------------------------------------------------------------
-
     def __enter__(self) -> Recording:
         if self._entered:
             raise RuntimeError(
@@ -156,8 +154,6 @@ class Recording:
     def visits(self) -> list[Visit]:
         """The visits kept, in the order in which their backwards ran."""
         return self._recorder.visits()
-
-    # Auditing ---------------------------------------------------------------------------------------------------------
 
     def audit(
         self,
@@ -211,8 +207,6 @@ class _RunAudit:
     def _tell(self, stage: str) -> None:
         self._progress(RunProgress(stage, self._done, self._total, time.perf_counter() - self._started))
         self._done += 1
-
-    # Nodes ------------------------------------------------------------------------------------------------------------
 
     def _look(self) -> dict[Kept, list[_Seen]]:
         """State by state, each function in turn, so that none is left out if time is short."""
@@ -293,8 +287,6 @@ class _RunAudit:
             note="; ".join(notes),
         )
 
-    # The loss ---------------------------------------------------------------------------------------------------------
-
     def _loss(self, replay: Replay) -> Report:
         """The loss as a function of all its parameters at once, as far as time allows."""
         last: list[Progress] = []
@@ -330,8 +322,6 @@ class _RunAudit:
             if math.isfinite(share):
                 shares[key] = share
         return shares
-
-    # Together ---------------------------------------------------------------------------------------------------------
 
     def report(self) -> RunReport:
         seen = self._look()

@@ -126,8 +126,6 @@ class Report:
         told = sorted(state.relative for state in self.states if state.order == 1 and state.verdict not in ("unresolved", "outside"))
         return tuple(told[min(int(level * len(told)), len(told) - 1)] if told else math.nan for level in levels)
 
-    # Words ------------------------------------------------------------------------------------------------------------
-
     @property
     def meaning(self) -> str:
         """What the verdict means, in a sentence."""
@@ -194,8 +192,6 @@ class Report:
     def _method(self) -> str:
         rate = f"Under that noise model a coherent function is accused with a probability of at most {self.false_alarm_rate:g} per audit ({self.tests} tests)."
         return f"{METHOD} {rate} {LIMITS}"
-
-    # Data -------------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, strings and lists; infinities and NaN as strings."""

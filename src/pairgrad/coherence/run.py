@@ -129,8 +129,6 @@ class RunReport:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
-    # Words ------------------------------------------------------------------------------------------------------------
-
     @property
     def headline(self) -> str:
         """The verdict in one line."""
@@ -181,8 +179,6 @@ class RunReport:
             + METHOD
         )
         return "\n\n".join(textwrap.fill(part, 100) for part in parts)
-
-    # Data -------------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, strings and lists; infinities and NaN as strings."""

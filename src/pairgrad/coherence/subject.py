@@ -97,8 +97,6 @@ class Subject:
         self.evaluations = 1
         self.watch: Callable[[], None] | None = None  # called before each call
 
-    # Calls ------------------------------------------------------------------------------------------------------------
-
     def _first_call(self, leaves: list[torch.Tensor]) -> Any:
         try:
             return self._call(self.tensors, leaves)
@@ -179,8 +177,6 @@ class Subject:
         reached = [pair for pair in numbered if pair[1].requires_grad] or numbered
         return tuple(leaf for _, leaf in reached), tuple(name if len(leaves) > 1 else "output" for name, _ in reached)
 
-    # State ------------------------------------------------------------------------------------------------------------
-
     def __enter__(self) -> Subject:
         return self
 
@@ -246,9 +242,6 @@ def supplied(
     )
     found = tuple(_dense(leaf, g) for leaf, g in zip(leaves, gradients, strict=True))
     return found if create_graph else tuple(gradient.detach() for gradient in found)
-
-
-# Arguments ------------------------------------------------------------------------------------------------------------
 
 
 def _dense(leaf: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor:
@@ -358,9 +351,6 @@ def _differs(old: Any, new: Any) -> bool:
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal element by element, NaN equal to itself."""
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
-
-
-# State that calls change ------------------------------------------------------------------------------------------------
 
 
 class _Held:

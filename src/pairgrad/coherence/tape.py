@@ -112,8 +112,6 @@ class Tape(TorchFunctionMode):
             self._step = None
         return self._replay
 
-    # On and off -------------------------------------------------------------------------------------------------------
-
     def __enter__(self) -> Tape:
         """Goes below all other modes, so that whoever takes off the uppermost gets the one that he has put on."""
         if self._on or self.finished:
@@ -183,8 +181,6 @@ class Tape(TorchFunctionMode):
         if self.finished and not self._inside:
             self.stop()
         return self.finished or self._inside > 0
-
-    # What it sees -----------------------------------------------------------------------------------------------------
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         func, kwargs = getattr(func, "_pairgrad_plain", func), kwargs or {}
@@ -271,8 +267,6 @@ class Tape(TorchFunctionMode):
             return plain(callback)
 
         return switch
-
-    # What it keeps ----------------------------------------------------------------------------------------------------
 
     def _grad_mode(self) -> bool:
         return torch.is_grad_enabled() if self._hidden is None else self._hidden
@@ -432,8 +426,6 @@ class Tape(TorchFunctionMode):
             return value.clone_state()
         return value
 
-    # How it ends ------------------------------------------------------------------------------------------------------
-
     def _finish(self, asked: _Asked) -> None:
         """Cuts the tape down to what the loss depends on. What shares memory counts as one."""
         root = asked.roots[0] if len(asked.roots) == 1 else None
@@ -458,9 +450,6 @@ class Tape(TorchFunctionMode):
         step.expect(self._seen.values(), self._memory - self._bytes)
         self._step = step
         self._end("")
-
-
-# Parts of a tape --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,9 +478,6 @@ class _Apply:
 def _copied_inputs(_: Any, *inputs: Any) -> tuple[Any, ...]:
     """What the outputs of DistributedDataParallel pass through, without the messages it sends in backward."""
     return tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in inputs)
-
-
-# What gradient is asked of what ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -543,9 +529,6 @@ def _refusal(func: Callable[..., Any]) -> str:
 
 def _shaped(tensor: torch.Tensor) -> str:
     return f"a tensor of shape {tuple(tensor.shape)}"
-
-
-# Modes ------------------------------------------------------------------------------------------------------------------
 
 
 def _torch_random() -> tuple[Any, ...]:

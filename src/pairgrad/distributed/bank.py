@@ -112,8 +112,6 @@ class DistributedClassBank(ClassBank):
         """Whether all classes are held here."""
         return self.layout.classes.size == 1
 
-    # Updates ------------------------------------------------------------------------------------------------------------
-
     def update(self, features: torch.Tensor, labels: torch.Tensor) -> None:
         """Add the labelled batches of all ranks, here features (B, p) and labels (B,) from 0 to `layout.num_classes` - 1.
 
@@ -288,8 +286,6 @@ class DistributedClassBank(ClassBank):
         if refused:
             raise RankError(f"rank {refused[0]} refused the batch, and says why; nothing changed on any rank", "classes: refusals", refused)
 
-    # The beginning ------------------------------------------------------------------------------------------------------
-
     def reset(self, *, generator: torch.Generator | None = None) -> None:
         """`ClassBank.reset`, of what was held back too."""
         if self._to_compare is not None:  # while it is made, and before anything is drawn together
@@ -315,8 +311,6 @@ class DistributedClassBank(ClassBank):
                 group.of_first("seed", seed)
             self._generator = torch.Generator(device).manual_seed(int(seed))
         return self._generator
-
-    # Checkpoints --------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _saved(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:

@@ -65,8 +65,6 @@ class Communicator:
         finally:
             self.calls = before
 
-    # Collectives --------------------------------------------------------------------------------------------------------
-
     def gather(self, what: str, rows: torch.Tensor) -> torch.Tensor:
         """The tensors (n, ...) of all ranks, of one shape, behind one another: (size * n, ...)."""
         if self.size == 1:
@@ -117,8 +115,6 @@ class Communicator:
         finally:
             if self._watch is not None:
                 self._watch.leave()
-
-    # Agreement ----------------------------------------------------------------------------------------------------------
 
     def headers(self, what: str, header: Sequence[int], device: torch.device) -> list[list[int]]:
         """A few integers of every rank, by rank; this waits for the device."""

@@ -80,8 +80,6 @@ class Layout:
         """What all ranks must agree on."""
         return {"num_classes": self.num_classes, "data": self.data.size, "classes": self.classes.size, "inputs": self.inputs}
 
-    # Agreement ----------------------------------------------------------------------------------------------------------
-
     def agree(self, what: str, facts: dict[str, Any], device: torch.device) -> None:
         """Compare settings over the ranks of both dimensions; on all of them a `RankError` names the rank and the setting that differs."""
         self._compared = True

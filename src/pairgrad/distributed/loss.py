@@ -172,8 +172,6 @@ class Team:
         self._highest = 0.0
         self._total = 0  # samples of all ranks in the last forward
 
-    # The prior ------------------------------------------------------------------------------------------------------------
-
     def set_prior(self, log_prior: torch.Tensor) -> None:
         """Note what ranks must know of the log prior of all classes."""
         self.layout.agree("prior", {_PRIOR: _checksum(log_prior)}, self.bank.sums.device)
@@ -183,8 +181,6 @@ class Team:
     def part(self, log_prior: torch.Tensor) -> torch.Tensor:
         """That of the classes held here."""
         return log_prior[self.layout.first : self.layout.last].clone()
-
-    # The loss -------------------------------------------------------------------------------------------------------------
 
     def refusing(self) -> AbstractContextManager[None]:
         """Where this rank checks more than the loss does, so that the others hear of it if it refuses."""
@@ -303,8 +299,6 @@ class Team:
             return cross_entropy_after(plan, views, labels, classes, touched, loss.log_prior)
         held = Shard(classes, loss.log_prior, views.new_full((), self._highest + extra), touched)
         return cross_entropy_of_shard(plan, self.layout.classes, views, labels - self.layout.first, held, sampled)
-
-    # Plain ----------------------------------------------------------------------------------------------------------------
 
     def _plain(self, loss: BankLoss, samples: Samples, dtype: torch.dtype) -> tuple[Result, Differentiable, int]:
         """View by view from the scores of all classes held here, in the arithmetic that the loss asks for."""

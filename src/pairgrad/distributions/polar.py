@@ -41,8 +41,6 @@ class PolarAngle:
         self.dim = dim
         self.potential = paired(dim)
 
-    # Integrals --------------------------------------------------------------------------------------------------------
-
     def _stretch(self, theta: torch.Tensor, kappa: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
         """How far from theta the integrand counts: to where its osculating parabola, or the end of [0, pi], is."""
         sine, cosine = torch.sin(theta), torch.cos(theta)
@@ -92,8 +90,6 @@ class PolarAngle:
         angle = theta[..., None] + side[..., None] * distance
         excess = 2 * torch.sin(angle / 2).square() - rest[..., None]  # R - cos(angle)
         return -(side[..., None] * excess * weight).sum(-1)
-
-    # Draws ------------------------------------------------------------------------------------------------------------
 
     def draw(self, kappa: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         """One angle per concentration, exactly distributed.

@@ -171,8 +171,6 @@ class VonMisesFisher(Distribution):
         """Number of coordinates, p."""
         return self.mean_direction.shape[-1]
 
-    # Moments ----------------------------------------------------------------------------------------------------------
-
     @property
     def mean(self) -> torch.Tensor:
         """R mu, inside the sphere: the expected vector."""
@@ -205,8 +203,6 @@ class VonMisesFisher(Distribution):
         return self._potential.curvature(self.concentration)[..., None, None] * outer + across * (identity - outer)
 
     covariance_matrix = covariance  # its name in torch.distributions.MultivariateNormal
-
-    # Values -----------------------------------------------------------------------------------------------------------
 
     def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         """The logarithm of the density with respect to the area of the sphere."""
@@ -244,8 +240,6 @@ class VonMisesFisher(Distribution):
         # Phi(kappa) - kappa R, or the same as kappa (1 - R) - (kappa - Phi(kappa)): whichever has the smaller terms
         gap = torch.where(ratio < 0.5, self._potential.value(kappa) - kappa * ratio, kappa * rest - self._potential.deficit(kappa))
         return log_area(self.dim) + gap + kappa * ratio * (_squared_distance(self, other) / 2)
-
-    # Draws ------------------------------------------------------------------------------------------------------------
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         """Exact draws, of shape sample_shape + batch_shape + (p,); time and memory are proportional to their number of coordinates."""

@@ -273,8 +273,6 @@ class BankLoss(nn.Module):
             "validate": self.bank.validate,
         }
 
-    # Fused ------------------------------------------------------------------------------------------------------------
-
     def _fused(self, views: torch.Tensor, labels: torch.Tensor, reduction: str) -> torch.Tensor:
         compiled = bool(self.compile_mode) and not torch.compiler.is_compiling()
         plan = self._plan(views)
@@ -338,8 +336,6 @@ class BankLoss(nn.Module):
         """The views as they are scored: of unit length, where the loss normalises."""
         return functional.normalize(views, dim=-1, eps=_SHORTEST) if self.normalize else views
 
-    # Plain ------------------------------------------------------------------------------------------------------------
-
     def _plain(self, views: torch.Tensor, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """View by view in operations that autograd records, with a copy of the class rows for each."""
         rows = []
@@ -357,8 +353,6 @@ class BankLoss(nn.Module):
         if self.log_prior is not None:
             logits = logits + self.log_prior.to(dtype)
         return functional.cross_entropy(logits, labels, reduction="none")
-
-    # Arguments --------------------------------------------------------------------------------------------------------
 
     def _look_for_others(self) -> None:
         """Warn, once, where several processes train and each keeps class statistics of its own samples."""

@@ -197,8 +197,6 @@ class UpdateField:
         """The field of the same forward with another strength of the mismatch; nothing is computed anew."""
         return replace(self, strength=_checked_strength(strength))
 
-    # Slopes and gradients ---------------------------------------------------------------------------------------------
-
     @property
     def radial_defect(self) -> torch.Tensor:
         """(B, K), supplied slope - F' (eq. coherence-defect)."""
@@ -236,8 +234,6 @@ class UpdateField:
     def _mean_defect(self) -> torch.Tensor:
         return self.strength * self._mean_gap
 
-    # How the two gradients differ -------------------------------------------------------------------------------------
-
     def _gradient_and_gap(self) -> tuple[torch.Tensor, torch.Tensor]:
         """`consistent` and `gap` over the largest coordinate of the first: squares of what sure predictions leave would underflow in float32."""
         largest = self.consistent.abs().amax(1, keepdim=True)
@@ -273,8 +269,6 @@ class UpdateField:
         """(B,), 1 - cosine, for small angles to all digits."""
         cosine = self.cosine
         return torch.where(cosine > 0, self.residual.square() / (1 + cosine), 1 - cosine)
-
-    # The obstruction --------------------------------------------------------------------------------------------------
 
     @property
     def antisymmetry_norm(self) -> torch.Tensor:

@@ -138,8 +138,6 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
-    # Fitting ----------------------------------------------------------------------------------------------------------
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Estimate the parameters.
 
@@ -261,8 +259,6 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self.n_iter_ = run.iterations
         self.n_recoveries_ = run.reseeded
 
-    # Using ------------------------------------------------------------------------------------------------------------
-
     def predict(self, X: Any) -> Any:
         """The likeliest component of every row, (n_samples,)."""
         rows, kind = self._read(X)
@@ -331,8 +327,6 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """Free parameters: directions, concentrations, weights."""
         k = len(self.weights_)
         return k * (self.n_features_in_ - 1) + (k if self.concentration == "free" else 1) + k - 1
-
-    # Plumbing ---------------------------------------------------------------------------------------------------------
 
     def _read(self, X: Any) -> tuple[Rows, Kind]:
         check_is_fitted(self)

@@ -174,8 +174,6 @@ class Expansion:
             return self._floats  # type: ignore[attr-defined]
         return _convert(self.exact, ops)
 
-    # One point --------------------------------------------------------------------------------------------------------
-
     def slope(self, ops: Arithmetic, x: Number) -> Number:
         """Derivative of the value; odd in x."""
         k = self.coefficients(ops)
@@ -231,8 +229,6 @@ class Expansion:
         """Whether the slope increases with x, looked up on a grid: at low order and small nu it does not."""
         x = float(self.centre) * torch.logspace(-3, 4, 200, dtype=torch.float64)
         return bool((self.curvature(TorchArithmetic(), x) > 0).all())
-
-    # Two points -------------------------------------------------------------------------------------------------------
 
     def value(self, ops: Arithmetic, x: Number) -> Number:
         """V(x) - V(0), even in x, to relative accuracy: the increment from 0 with its constants known in advance."""
@@ -403,8 +399,6 @@ class Expansion:
                 return None
             counts.append(next(n for n in range(1, 40) if argument ** (2 * n) / (2 * n + 1) <= rounding / 4))
         return counts[0], counts[1]
-
-    # Shift ------------------------------------------------------------------------------------------------------------
 
     def _descend(
         self,

@@ -59,8 +59,6 @@ class Potential(ABC):
         self.nu = nu
         self.options = options
 
-    # What a realization provides --------------------------------------------------------------------------------------
-
     @abstractmethod
     def formulas(self, dtype: torch.dtype = torch.float64) -> Formulas:
         """The formulas that run for tensors of `dtype`; they can be evaluated in other arithmetics too."""
@@ -84,8 +82,6 @@ class Potential(ABC):
         A theorem about the formulas that run for tensors of `dtype`, in exact arithmetic; the rounding of their evaluation comes on top.
         """
         return self.ratio_certificate(dtype).bound
-
-    # What everybody uses ----------------------------------------------------------------------------------------------
 
     def value(self, x: torch.Tensor) -> torch.Tensor:
         """The potential; backward multiplies by the supplied slope."""
@@ -202,8 +198,6 @@ class Potential(ABC):
         compute = self.compute_dtype(dtype)
         result = rule(self, *(t.to(compute) for t in tensors))
         return result.to(result_dtype(dtype, tensors[0].device.type))
-
-    # Identity ---------------------------------------------------------------------------------------------------------
 
     @property
     def dim(self) -> int | None:

@@ -141,8 +141,6 @@ class ClassBank(nn.Module):
         self.register_load_state_dict_post_hook(ClassBank._after_loading)
         self.reset(generator=generator)
 
-    # Writing ----------------------------------------------------------------------------------------------------------
-
     def update(self, features: torch.Tensor, labels: torch.Tensor) -> None:
         """Add a labelled batch, features (B, p) and labels (B,). Nothing is differentiated; on an error nothing has changed."""
         features, labels = checked_batch(features, labels, self.num_classes, self.dim, self.sums, validate=self.validate, squared=True)
@@ -255,8 +253,6 @@ class ClassBank(nn.Module):
                 "the buffers of this bank are inference tensors, which change in inference mode only: write there, or use copy.deepcopy(bank)"
             )
 
-    # Reading ----------------------------------------------------------------------------------------------------------
-
     @property
     def resultant_length(self) -> torch.Tensor:
         """R = ||S|| / n, (K,) in float64; of the initial direction where a class has no samples."""
@@ -288,8 +284,6 @@ class ClassBank(nn.Module):
     def current(self) -> Classes:
         """`classes` without `refresh`, for compiled regions."""
         return Classes(self.sums, self._rates, self._concentrations)
-
-    # Derived quantities -----------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -333,8 +327,6 @@ class ClassBank(nn.Module):
 
     def _statistics(self, prefix: str = "") -> Statistics:
         return Statistics(getattr(self, prefix + "sums"), getattr(self, prefix + "compensation"), getattr(self, prefix + "counts"))
-
-    # nn.Module --------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _after_loading(module: nn.Module, _keys: Any) -> None:

@@ -114,9 +114,6 @@ def _filled(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return tensor.reshape(-1)[torch.arange(count) % tensor.numel()].reshape(shape)
 
 
-# Layouts ----------------------------------------------------------------------------------------------------------------
-
-
 def strided(tensor: torch.Tensor) -> torch.Tensor:
     """Every second element of a buffer, from the second on."""
     buffer = tensor.new_zeros((*tensor.shape, 2))
@@ -127,9 +124,6 @@ def strided(tensor: torch.Tensor) -> torch.Tensor:
 def transposed(tensor: torch.Tensor) -> torch.Tensor:
     """The first dimension is the one whose elements lie next to each other."""
     return tensor.movedim(0, -1).contiguous().movedim(-1, 0) if tensor.ndim > 1 else strided(tensor)
-
-
-# Comparison -------------------------------------------------------------------------------------------------------------
 
 
 def difference(got: Result, expected: Result, slack: float) -> str:

@@ -58,8 +58,6 @@ class Session:
         self._visits: dict[str | None, dict[tuple[str, str | None], list[tuple[int, str]]]] = {}
         self._tests: dict[tuple[str, str | None], list[str]] = {}
 
-    # While tests run --------------------------------------------------------------------------------------------------
-
     @contextmanager
     def recording(self, test: str, intent: str | None = None) -> Iterator[None]:
         """Records the custom backwards that run meanwhile, as those of this test."""
@@ -83,8 +81,6 @@ class Session:
         found = AuditInTest(test, report.passed or report.verdict in allowed, callable_location(fn), report)
         self.audits.append(found)
         return found
-
-    # In the end -------------------------------------------------------------------------------------------------------
 
     def finish(self, seconds: float | None = None) -> None:
         """Audits what was recorded here."""
@@ -129,8 +125,6 @@ class Session:
         """Of what was recorded; an audit made in a test fails that test."""
         return not self.failing and not self.errors
 
-    # Words ------------------------------------------------------------------------------------------------------------
-
     def lines(self) -> list[str]:
         """The report for the terminal."""
         lines = [] if self.run is None else str(self.run).splitlines()
@@ -153,8 +147,6 @@ class Session:
             if not found.passed:
                 lines += annotations(found.report, found.location)
         return lines
-
-    # Data -------------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -162,8 +162,6 @@ class CoherenceTests:
     def _has_function(cls) -> bool:
         return not _is_nothing(inspect.getattr_static(cls, "function"))
 
-    # What to test -----------------------------------------------------------------------------------------------------
-
     def cases(self) -> list[Case]:
         """Every state in every dtype."""
         states = self._given("states")
@@ -206,8 +204,6 @@ class CoherenceTests:
         self._check_function()
         if "case" in metafunc.fixturenames:
             metafunc.parametrize("case", self._cases_of(metafunc.function.__name__), ids=str)
-
-    # The audit --------------------------------------------------------------------------------------------------------
 
     @_inherited()
     def test_coherent(self, case: Case) -> None:
@@ -258,8 +254,6 @@ class CoherenceTests:
     def test_edits_nothing(self, case: Case) -> None:
         """Neither arguments nor grad_output are edited in place."""
         self._no_alarm(self._report(case), "test_edits_nothing")
-
-    # Calls ------------------------------------------------------------------------------------------------------------
 
     @_inherited()
     def test_interleaved(self, case: Case) -> None:
@@ -410,8 +404,6 @@ class CoherenceTests:
                 found,
                 "a coherent pair can still be the wrong function: compare the formulas, or declare the accuracy it has",
             )
-
-    # Inside -----------------------------------------------------------------------------------------------------------
 
     @classmethod
     def _names(cls) -> tuple[str, ...]:

@@ -12,8 +12,6 @@ from pairgrad.cli.app import app
 from pairgrad.coherence import Report
 from tests.cli.audit.command import quick
 
-# Files -----------------------------------------------------------------------------------------------------------------------
-
 
 def disk_full(self, path=None):
     raise OSError(28, "No space left on device")
@@ -85,9 +83,6 @@ def test_targets_with_names_alike_do_not_overwrite_each_other(here):
         "losses_good-2.json",
         "losses_good.json",
     ]
-
-
-# Output -------------------------------------------------------------------------------------------------------------------
 
 
 def test_only_the_verdict_where_quiet(here):

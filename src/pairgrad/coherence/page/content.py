@@ -35,9 +35,6 @@ def listed(words: Sequence[str], most: int = 4) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
 
-# The head -------------------------------------------------------------------------------------------------------------
-
-
 def size(report: Report) -> tuple[str, str]:
     """How large the defect is, and what else is to be known of that number."""
     if report.defect > 0 and report.verdict not in (Verdict.COHERENT, Verdict.KINK, Verdict.JUMP):
@@ -83,9 +80,6 @@ def looked(report: Report) -> tuple[str, str]:
         f"{mute:,} could not tell" if mute else "",
     ]
     return f"{len(report.states):,} line{'s' * (len(report.states) != 1)} through states", listed(list(filter(None, parts)))
-
-
-# Figures --------------------------------------------------------------------------------------------------------------
 
 
 def curves(report: Report) -> list[Figure]:
@@ -171,8 +165,6 @@ def gravest(states: Sequence[StateDefect]) -> list[StateDefect]:
     return sorted(states, key=lambda s: (s.verdict != "incoherent", -s.relative if s.verdict == "incoherent" else -s.limit))[:ROWS]
 
 
-# Findings -------------------------------------------------------------------------------------------------------------
-
 _SEVERAL = {"jump": "leaps", "kink": "leaps of the gradient", "region": "places where the supplied gradient changes its form"}
 _DIGITS = 1e-6  # of a domain: finer than that, a place is not printed in a list
 
@@ -217,9 +209,6 @@ _STATE = re.compile(r"\bat ((?:the inputs|state \d+ of the domain)\b)")
 def _known(finding: Finding) -> bool:
     at = finding.numbers.get("at")
     return isinstance(at, (int, float)) and math.isfinite(at)
-
-
-# Words and numbers ----------------------------------------------------------------------------------------------------
 
 
 def meaning(report: Report) -> str:
@@ -301,9 +290,6 @@ def snippet(report: Report | RunReport) -> str:
     if report.intent:
         options.append(f"intent={report.intent!r}")
     return "\n".join([*lines, f"report = pg.audit(fn, inputs, {', '.join(options)})", "print(report.explain())"])
-
-
-# A run ----------------------------------------------------------------------------------------------------------------
 
 
 def worst(report: RunReport) -> tuple[str, str]:

@@ -64,9 +64,6 @@ class Place:
     words: str
 
 
-# Figures --------------------------------------------------------------------------------------------------------------
-
-
 def finite(values: Iterable[float]) -> bool:
     """Whether there is anything to draw."""
     return any(math.isfinite(value) for value in values)
@@ -254,8 +251,6 @@ def region_strip(regions: Sequence[Region], ends: Sequence[tuple[str, str]]) -> 
     """`ends`: of each region, in words."""
     return [(r.low, r.high, f"v-{r.verdict}", f"{low} to {high}: {r.verdict}") for r, (low, high) in zip(regions, ends, strict=True)]
 
-
-# The field ------------------------------------------------------------------------------------------------------------
 
 _LEVELS = 9
 _FINE = 6  # cells of shading between two places

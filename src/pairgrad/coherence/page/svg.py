@@ -15,9 +15,6 @@ _LETTER = 10.0  # width of one, on a phone
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-# Numbers --------------------------------------------------------------------------------------------------------------
-
-
 def pretty(value: float, digits: int = 3) -> str:
     """A number as it is printed: 0.0123, 12,300, 6.67 × 10⁻⁷."""
     if not math.isfinite(value):
@@ -50,9 +47,6 @@ def prettily(text: str) -> str:
     text = re.sub(found, lambda m: f"{m[1]}\u00a0×\u00a0{power(int(m[2]))}", text)
     text = re.sub(r"(?<![\w.)\]/-])-(?=\d+(?:\.\d+)?(?![\w.]*\w))", "−", text)
     return text.replace(" = ", "\u00a0=\u00a0").replace("± ", "±\u00a0")
-
-
-# Drawing --------------------------------------------------------------------------------------------------------------
 
 
 def tag(name: str, kind: str = "", inside: str = "", **attributes: float | str) -> str:
@@ -180,9 +174,6 @@ def frame(x: Axis, y: Axis, name: str, *, label: str = "", gap: float = 0.0, acr
     if label:
         parts.append(text(label + x.unit, (left + right) / 2, bottom + gap + 38, kind="name"))
     return [*parts, tag("path", "axis", d=f"M{left:.1f} {bottom:.1f}H{right:.1f}")]
-
-
-# Small bars -----------------------------------------------------------------------------------------------------------
 
 
 _BAR = 200.0  # its length

@@ -1,0 +1,1 @@
+"""Tools for developing pairgrad that are not part of it: `mutation` testing."""
