@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from pairgrad.compat import read_tensors
 
 DTYPES = {
     name: getattr(torch, name)
@@ -149,23 +150,19 @@ def load(path: str, dtype: torch.dtype = torch.float64) -> Any:
         try:
             loaded = load_file(path)
         except SafetensorError as error:
-            raise ValueError(f"{path} is no safetensors file: {error}") from None
+            raise ValueError(f"{path} is not a safetensors file: {error}") from None
         positions = [str(i) for i in range(len(loaded))]
         return tuple(loaded[name] for name in positions) if sorted(loaded) == sorted(positions) else loaded
     if kind in (".pt", ".pth"):
         try:
-            return torch.load(path, weights_only=True, map_location="cpu")
-        except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
-            if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error).upper():
-                raise ValueError(
-                    f"{path} holds more than tensors, numbers, lists and dicts; only those are read, nothing is executed"
-                ) from None
-            raise ValueError(f"{path} is no file that torch.save wrote") from None
+            return read_tensors(path)
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
     if kind == ".json":
         try:
             content = json.loads(Path(path).read_text())
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is no JSON file: {error}") from None
+            raise ValueError(f"{path} is not a JSON file: {error}") from None
         if isinstance(content, list) and not _even_rows(content):  # not one tensor: arguments one by one
             return tuple(as_tensor(item, dtype) for item in content)
         return as_tensor(content, dtype)

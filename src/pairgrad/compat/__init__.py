@@ -5,6 +5,7 @@
 """
 
 from pairgrad.compat import proco
+from pairgrad.compat.archive import read_tensors
 from pairgrad.compat.checkpoint import EstimatorState, ProCoState, read_proco_checkpoint
 from pairgrad.compat.conventions import MetricLearningLoss, TimmLoss
 from pairgrad.compat.pickles import Construction, Symbol, kind, read_pickle
@@ -20,4 +21,5 @@ __all__ = [
     "proco",
     "read_pickle",
     "read_proco_checkpoint",
+    "read_tensors",
 ]

@@ -22,7 +22,10 @@ from .pickles import Construction, Persistent, Symbol, kind, read_pickle
 
 # The storages that class statistics come in, and what their elements are for numpy, without the byte order.
 STORAGES = {"FloatStorage": "f4", "DoubleStorage": "f8", "HalfStorage": "f2", "LongStorage": "i8", "IntStorage": "i4"}
-_MOST_DIMENSIONS = 2
+_OTHERS = {"BFloat16Storage": "i2", "BoolStorage": "?", "ByteStorage": "u1", "CharStorage": "i1", "ShortStorage": "i2"}
+_OTHERS |= {"ComplexFloatStorage": "c8", "ComplexDoubleStorage": "c16"}
+_STATISTICS, _ANY = 2, 64  # dimensions, at most
+_DEEPEST, _MOST = 64, 100_000  # containers inside one another, and all values of a file
 
 _ZIP_START = b"PK\x03\x04"
 _LEGACY_START = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19"  # the magic number of torch's format before 1.6, pickled
@@ -51,8 +54,13 @@ class Archive:
         """What was saved, as `read_pickle` describes it."""
         return read_pickle(self._record("data.pkl"))
 
-    def tensor(self, value: Any) -> torch.Tensor:
-        """The tensor or parameter that `value` describes: on the CPU, in the dtype it was saved in, in memory of its own."""
+    def tensor(self, value: Any, dimensions: int = _STATISTICS) -> torch.Tensor:
+        """The tensor or parameter that `value` describes: on the CPU, in the dtype it was saved in, in memory of its own.
+
+        Args:
+            value: from `contents`.
+            dimensions: that it may have. Up to two, a tensor must have elements, of a type that class statistics have.
+        """
         match value:
             case Construction(Symbol("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state"), (data, *_)):
                 value = data
@@ -67,28 +75,32 @@ class Archive:
                     *rest,
                 ),
             ) if not any(rest[2:]):  # requires_grad and hooks mean nothing here; what comes after them would change the values
-                return self._strided(storage, key, numel, offset, shape, strides)
+                return self._strided(storage, key, numel, offset, shape, strides, dimensions)
             case _:
                 raise ValueError(f"expected a dense tensor, got {kind(value)}")
 
-    def _strided(self, storage: str, key: str, numel: int, offset: int, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> torch.Tensor:
-        if storage not in STORAGES:
-            raise ValueError(f"expected elements of one of the types {', '.join(STORAGES)}, got {storage[:40]!r}")
+    def _strided(
+        self, storage: str, key: str, numel: int, offset: int, shape: tuple[Any, ...], strides: tuple[Any, ...], dimensions: int
+    ) -> torch.Tensor:
+        known = STORAGES if dimensions == _STATISTICS else {**STORAGES, **_OTHERS}
+        if storage not in known:
+            raise ValueError(f"expected elements of one of the types {', '.join(known)}, got {storage[:40]!r}")
         if not all(type(n) is int and n >= 0 for n in (numel, offset, *shape, *strides)) or len(shape) != len(strides):
             raise ValueError("the shape and strides of a tensor are not whole numbers that belong together: the file is damaged")
-        if len(shape) > _MOST_DIMENSIONS or 0 in shape:
-            raise ValueError(f"expected a tensor with elements and at most {_MOST_DIMENSIONS} dimensions, got shape {shape[:8]}")
+        if len(shape) > dimensions or (0 in shape and dimensions == _STATISTICS):
+            raise ValueError(f"expected a tensor with elements and at most {dimensions} dimensions, got shape {shape[:8]}")
         last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-        # A view that repeats elements could be any size in memory; class statistics are never one.
-        if last >= numel or math.prod(shape) > numel:
+        # A view that repeats elements could be any size in memory; what is saved for us never is one.
+        if 0 not in shape and (last >= numel or math.prod(shape) > numel):
             raise ValueError(
                 f"a tensor of shape {shape} does not fit into the {numel} elements that were saved for it: the file is damaged"
             )
-        dtype = np.dtype(self._order + STORAGES[storage])
+        dtype = np.dtype(self._order + known[storage])
         data = self._record(f"data/{key}", expected=numel * dtype.itemsize)
         steps = [stride * dtype.itemsize if n > 1 else 0 for n, stride in zip(shape, strides, strict=True)]
-        view = np.ndarray(shape, dtype, data, offset * dtype.itemsize, steps)
-        return torch.from_numpy(np.array(view, dtype.newbyteorder("="), order="C"))
+        view = np.zeros(shape, dtype) if 0 in shape else np.ndarray(shape, dtype, data, offset * dtype.itemsize, steps)
+        tensor = torch.from_numpy(np.array(view, dtype.newbyteorder("="), order="C"))
+        return tensor.view(torch.bfloat16) if storage == "BFloat16Storage" else tensor
 
     def _record(self, name: str, expected: int | None = None) -> bytes:
         shown = name[:60]
@@ -129,3 +141,33 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
         if not start.startswith(_ZIP_START):
             raise ValueError("it is not a file that torch.save wrote in its zip format, the default since torch 1.6")
         yield Archive(file)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> Any:
+    """What torch.save wrote: tensors, numbers, texts and None, in dicts, lists and tuples. Nothing in the file is executed, and nothing larger than it is read.
+
+    Raises:
+        ValueError: the file is damaged, is not in the zip format of torch.save, or holds something else.
+    """
+    with open_archive(path) as archive:
+        return _plain(archive, archive.contents(), [0])
+
+
+def _plain(archive: Archive, value: Any, seen: list[int], depth: int = 0) -> Any:
+    seen[0] += 1
+    if depth > _DEEPEST or seen[0] > _MOST:
+        raise ValueError(f"it holds more than {_MOST} values, or containers more than {_DEEPEST} deep")
+    match value:
+        case None | bool() | int() | float() | complex() | str():
+            return value
+        case list() | tuple():
+            return type(value)(_plain(archive, item, seen, depth + 1) for item in value)
+        case Construction(Symbol("collections", "OrderedDict"), ()):
+            value = value.entries
+        case Construction(Symbol("torch._utils")):
+            return archive.tensor(value, _ANY)
+    if not isinstance(value, dict) or not all(isinstance(key, (str, int, float)) for key in value):
+        raise ValueError(
+            f"it holds {kind(value)}, and only tensors, numbers, texts, lists, tuples and dicts are read: nothing in it is executed"
+        )
+    return {key: _plain(archive, item, seen, depth + 1) for key, item in value.items()}
