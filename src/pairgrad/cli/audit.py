@@ -222,9 +222,6 @@ def _failure_entry(target: str, message: str, location: str | None = None) -> di
     }
 
 
-# Before -------------------------------------------------------------------------------------------------------------------
-
-
 def _check(targets: Sequence[str], options: AuditOptions) -> None:
     """Everything that can be found wrong without calling anything."""
     for target in targets:
@@ -280,9 +277,6 @@ def _check_file(option: str, path: Path | None, *, several: bool) -> None:
         raise ValueError(f"cannot write {path}: {error.strerror or error}; choose another place with {option}") from None
 
 
-# Meanwhile ----------------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """How stages are shown: a bar on a terminal, a line each elsewhere."""
@@ -334,9 +328,6 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-# After --------------------------------------------------------------------------------------------------------------------
 
 
 def _code(outcome: Outcome, report: Report | None) -> int:
@@ -400,9 +391,6 @@ def _is_empty(report: Report) -> bool:
 
 def _on_github(options: AuditOptions) -> bool:
     return options.format == "github" or os.environ.get("GITHUB_ACTIONS") == "true"
-
-
-# Words --------------------------------------------------------------------------------------------------------------------
 
 
 def _print(streams: Streams, report: Report, options: AuditOptions) -> None:

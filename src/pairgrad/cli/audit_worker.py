@@ -152,9 +152,6 @@ class Teller:
         self._pause = max(_PAUSE, (self._sent - begun) / _SHARE)
 
 
-# Inputs -------------------------------------------------------------------------------------------------------------------
-
-
 def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict[str, Any]) -> tuple[Any, Any]:
     """What the callable is given, and the domain."""
     domain = None if request["domain"] is None else parse_domain(request["domain"])
@@ -246,9 +243,6 @@ def _is_nan(fn: Any, inputs: Any, dtype: torch.dtype | None) -> bool:
     except Exception:
         return False
     return all(bool(torch.isnan(output).all()) for output in outputs)
-
-
-# The process --------------------------------------------------------------------------------------------------------------
 
 
 class _Channel:

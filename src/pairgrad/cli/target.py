@@ -33,9 +33,6 @@ class Unusable(Exception):
         self.way = way
 
 
-# Names and modules ------------------------------------------------------------------------------------------------------
-
-
 def split(target: str) -> tuple[str, str]:
     """The module or file, and the path of attributes in it."""
     place, colon, path = target.rpartition(":")
@@ -153,9 +150,6 @@ def _defined(file: Path) -> list[str]:
         return []
 
 
-# Callables ----------------------------------------------------------------------------------------------------------------
-
-
 def find(module: ModuleType, path: str) -> Any:
     """The object at a path of attributes."""
     found: Any = module
@@ -213,8 +207,6 @@ def _callables(owner: Any) -> list[str]:
     mine = [name for name, value in found if getattr(value, "__module__", own) == own]
     return mine or [name for name, _ in found]
 
-
-# Arguments ----------------------------------------------------------------------------------------------------------------
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -305,9 +297,6 @@ def shown(expected: inspect.Signature) -> str:
     """A signature without annotations."""
     plain = [p.replace(annotation=p.empty) for p in expected.parameters.values()]
     return str(expected.replace(parameters=plain, return_annotation=expected.empty))
-
-
-# Where something happened -------------------------------------------------------------------------------------------------
 
 
 def way_of(error: BaseException) -> str:
