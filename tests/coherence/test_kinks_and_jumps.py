@@ -97,7 +97,10 @@ def test_two_jumps_are_two_findings_and_a_defect_outweighs_them() -> None:
         return x.sin() + 0.01 * (x > 0.5) + 0.02 * (x > 1.1)
 
     report = looked_at(fn, domain=(0.2, 1.3))
-    assert [(round(jump.numbers["at"], 6), round(jump.numbers["size"], 6)) for jump in of_kind(report, "jump")] == [(0.5, 0.01), (1.1, 0.02)]
+    assert [(round(jump.numbers["at"], 6), round(jump.numbers["size"], 6)) for jump in of_kind(report, "jump")] == [
+        (0.5, 0.01),
+        (1.1, 0.02),
+    ]
     wrong = sine_with(lambda x: 1.01).apply
     assert looked_at(lambda x: wrong(x) + 0.01 * (x > 0.5), domain=(0.2, 1.3)).verdict == "incoherent"
 
@@ -111,9 +114,7 @@ def test_what_leaps_is_a_combination_where_there_are_several_outputs() -> None:
 
 
 @pytest.mark.parametrize(("inside", "limits"), [(torch.float32, (1e-8, 1e-4)), (torch.bfloat16, (1e-3, 0.25))])
-def test_lower_precision_inside_is_coherent_with_the_limit_of_that_precision(
-    inside: torch.dtype, limits: tuple[float, float]
-) -> None:
+def test_lower_precision_inside_is_coherent_with_the_limit_of_that_precision(inside: torch.dtype, limits: tuple[float, float]) -> None:
     report = looked_at(lambda x: x.sin().to(inside).double(), ONE)
     assert report.passed, str(report)
     assert limits[0] < report.limit < limits[1]
