@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -247,6 +248,7 @@ def test_the_coarsest_dtype_decides() -> None:
 
 def test_more_effort_looks_along_more_lines() -> None:
     reports = [looked_at(torch.sin, points(8), effort=effort) for effort in ("glance", "quick", "standard", "thorough")]
-    assert [len(report.states) for report in reports] == [1, 2, 4, 12]
-    assert [report.evaluations for report in reports] == sorted(report.evaluations for report in reports)
+    for before, after in itertools.pairwise(reports):
+        assert len(before.states) < len(after.states)
+        assert before.evaluations < after.evaluations
     assert [report.effort for report in reports] == ["glance", "quick", "standard", "thorough"]
