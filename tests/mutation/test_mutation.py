@@ -135,7 +135,7 @@ def test_comments_and_docstrings_are_no_code() -> None:
 
 
 def test_tests_that_read_constants_are_found_by_their_imports() -> None:
-    files = ["tests/coherence/test_limits.py", "tests/coherence/test_straight.py", "tests/coherence/test_path.py"]
-    assert importers("coherence/limits.py", files) == {"tests/coherence/test_limits.py"}
-    assert importers("coherence/straight.py", files) == {"tests/coherence/test_straight.py"}
-    assert importers("coherence/path.py", files) == {"tests/coherence/test_straight.py", "tests/coherence/test_path.py"}
+    files = ["tests/coherence/test_panel.py", "tests/coherence/test_status.py"]
+    assert importers("coherence/limits.py", files) == {"tests/coherence/test_panel.py"}
+    assert importers("coherence/status.py", files) == set()
+    assert importers("coherence/subject.py", files) == {"tests/coherence/test_panel.py"}
