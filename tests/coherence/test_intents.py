@@ -64,6 +64,7 @@ DECLARED = {
     "opaque and large, turned": (opaque(-0.5), points(100), None),
     "rounded": (Round.apply, 3 * points(5), "straight-through"),
     "sign, steep": (function(torch.sign, lambda x, grad: 3 * grad), points(5), "straight-through"),
+    "steps and a slope": (function(lambda x: x.round() + 0.1 * x, lambda x, grad: 3 * grad), 3 * points(5), "straight-through"),
     "gamma": (torch._standard_gamma, points(5).abs() + 1, "implicit-reparameterization"),
     "edits": (function(torch.square, lambda x, grad: grad.mul_(x)), points(5), None),
     "hidden NaN": (square_with(lambda x: torch.where(x == x[0], torch.nan, 2 * x)), points(5), None),
