@@ -65,7 +65,7 @@ def test_the_draw_is_even():
 
 
 def test_the_draw_stays_even_where_memory_is_short():
-    """32 are asked for, and there is room for 24 times the arguments of one: places are given up on the way."""
+    """There is room for 24 times the arguments of one where 32 are requested: places are given up on the way."""
     met, kept = drawn(120, 60, states=32, memory=24 * 16)
     assert 120 * 2 <= kept <= 120 * 24
     assert_even(met, kept, 120)
