@@ -158,3 +158,16 @@ def test_beside_visits(recording_first):
     report = recording.audit()
     assert report.loss.verdict == "incoherent"
     assert [(node.name, node.visits, node.contribution) for node in report.nodes] == [("Wrong", 1, 1)]
+
+
+def test_entered_again_it_keeps_the_first_step_that_can_be_replayed():
+    w, recording = parameter(3), pairgrad.record()
+    with recording:
+        (w * 2).backward(torch.arange(3.0))
+    assert "with weights, not of a loss" in refusal_of(recording)
+    with recording:
+        cube(w).sum().backward()
+    assert loss_of(recording).passed
+    with recording:
+        Wrong.apply(w).sum().backward()
+    assert loss_of(recording).passed
