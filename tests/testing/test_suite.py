@@ -3,12 +3,12 @@
 import functools
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pairgrad.testing import Case, CoherenceTests
-from pairgrad.testing.calls import Call, Result, departure, difference, strided, transposed
 from tests.testing import broken
 
 pytest_plugins = ["pytester"]
@@ -18,12 +18,22 @@ CLASSES = {name: cls for name, cls in vars(broken).items() if name.startswith("T
 TESTS = {name for name in dir(CoherenceTests) if name.startswith("test_")}
 
 
+def cases_of(cls, name):
+    """The cases that pytest is told to run a test for."""
+    collected = []
+    metafunc = SimpleNamespace(
+        fixturenames=["case"], function=getattr(cls, name), parametrize=lambda argument, cases, ids: collected.extend(cases)
+    )
+    cls().pytest_generate_tests(metafunc)
+    return collected
+
+
 @functools.cache
 def outcomes(cls):
     """{name of a test: the outcomes of its cases}, each "" or the message of the failure; without those that are skipped."""
     found = {}
     for name in TESTS:
-        for case in cls()._cases_of(name):
+        for case in cases_of(cls, name):
             try:
                 getattr(cls(), name)(case)
             except unittest.SkipTest:
@@ -96,29 +106,54 @@ def test_under_pytest(pytester, monkeypatch):
     assert (outcomes["failed"], outcomes["passed"], outcomes["skipped"]) == (2, 4 * 9 + 2 - 2 - 2, 2 + 6)
 
 
-@pytest.mark.parametrize("layout", [strided, transposed])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4)])
-def test_layouts_change_the_strides_alone(layout, shape):
-    x = torch.rand(shape)
-    assert torch.equal(layout(x), x)
-    assert shape == () or not layout(x).is_contiguous()
-    assert layout(x).untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
-
-
-def test_not_a_number_is_no_rounding():
-    def result(value):
-        return Result((torch.tensor(value),), (), ())
-
-    inf, nan = float("inf"), float("nan")
-    assert not difference(result([1.0, nan, inf]), result([1.0, nan, inf]), 1e-3)
-    for got, expected in (([1.0, nan], [1.0, 2.0]), ([1.0, 2.0], [1.0, nan]), ([1.0, inf], [1.0, 2.0]), ([1.0, inf], [1.0, -inf])):
-        assert "at element [1]" in difference(result(got), result(expected), 1e-3)
-        assert "at element [1]" in departure(result(got), result(expected), 1e-3, 1e-3)
-    assert "the value has shape (1,) instead of (2,)" in difference(result([1.0]), result([1.0, 1.0]), 1e-3)
-
-
 def declared(**attributes):
     return type("TestDeclared", (CoherenceTests,), {"inputs": broken.X, "dtypes": (torch.float64,), **attributes})
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 3, 4)])
+def test_layouts_change_the_strides_alone(shape):
+    x, seen = torch.rand(shape, dtype=torch.float64), []
+
+    def function(x):
+        seen.append((x.stride(), x.detach().clone()))
+        return x.sinh()
+
+    cls = declared(function=function, inputs=x)
+    cls().test_noncontiguous(*cls().cases())
+    assert all(torch.equal(value, x) for _, value in seen)
+    strides = {stride for stride, _ in seen}
+    assert x.stride() in strides
+    assert len(strides) == min(3, len(shape) + 1)  # as it is, with gaps, and, of more than one dimension, transposed
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_not_a_number_is_no_rounding(bad):
+    """Where a function gives NaN or infinity for a number, or a number for them, it is off, and the place is named."""
+
+    def spoilt(x):
+        return x.sinh() + torch.tensor([0, bad, 0], dtype=torch.float64)
+
+    x = torch.tensor([0.5, 1.0, 1.5], dtype=torch.float64)
+    for function, reference in ((spoilt, torch.sinh), (torch.sinh, spoilt)):
+        cls = declared(inputs=x, function=function, reference=reference, accuracy=1e-3)
+        with pytest.raises(AssertionError, match=r"the value is \S+ instead of \S+ at element \[1\]:.* off at 1 of 3 elements"):
+            cls().test_faithful(*cls().cases())
+    cls = declared(inputs=x, function=spoilt, reference=spoilt, accuracy=1e-3)
+    cls().test_faithful(*cls().cases())
+    cls = declared(inputs=x, function=lambda x: torch.sinh(x) if x.is_contiguous() else spoilt(x))
+    with pytest.raises(AssertionError, match=r"the value is \S+ instead of \S+ at element \[1\]:.* off at 1 of 3 elements"):
+        cls().test_noncontiguous(*cls().cases())
+    cls = declared(inputs=x, function=spoilt)
+    cls().test_noncontiguous(*cls().cases())
+
+
+def test_another_shape_is_named():
+    cls = declared(function=lambda x: torch.sinh(x) if x.is_contiguous() else torch.sinh(x)[:1])
+    with pytest.raises(AssertionError, match=r"the value has shape \(1, 3\) instead of \(2, 3\)"):
+        cls().test_noncontiguous(*cls().cases())
+
+
+# What can be declared, and how ------------------------------------------------------------------------------------------
 
 
 def test_a_function_is_taken_as_it_is_and_a_method_as_a_method():
@@ -133,10 +168,13 @@ def test_a_function_is_taken_as_it_is_and_a_method_as_a_method():
         "property": property(lambda self: torch.sinh),
         "module": torch.nn.Tanh(),
     }
+    right = {"method": lambda x: 2 * torch.sinh(x), "module": torch.tanh}
     for way, function in ways.items():
-        cls = declared(function=function, factor=2.0)
-        result = cls()._given("function")(torch.ones(()))
-        assert float(result) == pytest.approx({"method": 2 * 1.1752, "module": 0.76159}.get(way, 1.1752), rel=1e-4), way
+        cls = declared(function=function, factor=2.0, reference=right.get(way, torch.sinh), accuracy=1e-12)
+        cls().test_faithful(*cls().cases())
+        cls = declared(function=function, factor=2.0, reference=lambda x: 1.5 * torch.sinh(x), accuracy=1e-12)
+        with pytest.raises(AssertionError, match="the value is"):
+            cls().test_faithful(*cls().cases())
 
 
 def test_values_may_be_computed_by_methods():
@@ -254,7 +292,7 @@ def test_a_failure_says_what_to_do_and_not_how_audits_are_made():
 def test_what_is_missing_or_wrong_is_named(attributes, test, message):
     cls = declared(function=torch.sinh, **attributes)
     with pytest.raises((TypeError, ValueError), match=message):
-        getattr(cls(), test)(cls()._cases_of(test)[0])
+        getattr(cls(), test)(cases_of(cls, test)[0])
 
 
 def test_random_functions_draw_the_same_in_every_call():
@@ -265,10 +303,10 @@ def test_random_functions_draw_the_same_in_every_call():
     assert torch.equal(state, torch.get_rng_state())
 
     drawn = set()
-    call = Call(lambda x: drawn.add(torch.rand(()).item()) or x.sinh(), broken.X, torch.float64)
-    for seed in (1, 2):  # a failure can be had again
+    cls = declared(function=lambda x: drawn.add(torch.rand(()).item()) or x.sinh())
+    for seed in (1, 2):  # a failure can be reproduced
         torch.manual_seed(seed)
-        call.result(call.tensors)
+        cls().test_noncontiguous(*cls().cases())
     assert len(drawn) == 1
 
 
@@ -289,7 +327,7 @@ def test_only_one_case_is_compiled_and_earlier_ones_do_not_count():
     with torch._dynamo.config.patch(recompile_limit=1):
         for factor in (2.0, 3.0, 4.0):
             cls = declared(function=lambda x, factor=factor: (factor * x).sinh(), dtypes=(torch.float64, torch.float32))
-            (case,) = cls()._cases_of("test_compiled")
+            (case,) = cases_of(cls, "test_compiled")
             cls().test_compiled(case)
 
 
@@ -316,8 +354,8 @@ def test_one_audit_serves_all_tests_of_a_case():
     for name in ("test_second_derivatives", "test_linear_in_grad_output", "test_repeatable", "test_edits_nothing"):
         getattr(cls(), name)(case)
     assert calls == first > 0
-    assert cls()._report(case).passed
-    assert not declared(function=counted)._reports  # another class starts anew
+    declared(function=counted)().test_coherent(case)
+    assert calls == 2 * first  # another class has an audit of its own
 
 
 def test_cases_compare_by_state_and_dtype():

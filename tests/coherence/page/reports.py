@@ -3,8 +3,7 @@
 import itertools
 import math
 
-from pairgrad.coherence import Curve, FieldPicture, Finding, Region, Report, StateDefect, Verdict
-from pairgrad.coherence.run import NodeReport, NodeState, RunReport, interval
+from pairgrad.coherence import Curve, FieldPicture, Finding, NodeReport, NodeState, Region, Report, RunReport, StateDefect, Verdict
 
 NASTY = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>\'"&{{ 7*7 }}'
 MEGABYTE = 1_000_000
@@ -88,7 +87,7 @@ def leaping(*places, **changes):
 
 
 def node(name="Square", failed=3, looked=8, visits=100, worst=None, **changes):
-    low, high = interval(failed, looked, visits)
+    low, high = max(0.0, failed / max(looked, 1) - 0.25), min(1.0, failed / max(looked, 1) + 0.25)
     states = tuple(
         NodeState(10 * i, "incoherent" if i < failed else "coherent", i >= failed, 1e-4, 1e-9, 1e-12, "x: (3,)") for i in range(looked)
     )

@@ -1,1 +1,1 @@
-"""Tests of the tape, which computes a step of training again: `pairgrad.coherence.tape` and `step`."""
+"""Tests of recorded training steps: the loss of one step is computed again, as a function of its parameters."""

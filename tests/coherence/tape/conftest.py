@@ -1,4 +1,4 @@
-"""Every test of a tape ends with torch as it was."""
+"""Every test of a recorded step ends with torch as it was."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch.autograd.function import _SingleLevelFunction
 from torch.overrides import _get_current_function_mode_stack
-
-from pairgrad.coherence.tape import Tape
 
 PLACES = (
     (torch.Tensor, "backward"),
@@ -23,5 +21,5 @@ BEFORE = [vars(owner).get(name) for owner, name in PLACES]
 @pytest.fixture(autouse=True)
 def _nothing_left():
     yield
-    assert [vars(owner).get(name) for owner, name in PLACES] == BEFORE, "a tape has left something patched"
-    assert not any(isinstance(mode, Tape) for mode in _get_current_function_mode_stack())
+    assert [vars(owner).get(name) for owner, name in PLACES] == BEFORE, "a recording has left something patched"
+    assert _get_current_function_mode_stack() == []

@@ -1,4 +1,4 @@
-"""Steps of training for a tape: each gives a loss and the tensors it is differentiated by. And the custom Functions in them."""
+"""Steps of training to be recorded: each gives a loss and the tensors it is differentiated by. And the custom Functions in them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from torch.autograd import Function
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from pairgrad.coherence.subject import rng_state
-from pairgrad.coherence.tape import Tape
+import pairgrad
 
 # Custom Functions -------------------------------------------------------------------------------------------------------
 
@@ -102,7 +101,7 @@ class Dithered(Function):
         return u
 
 
-cube = Cube.apply  # kept from before any tape
+cube = Cube.apply  # kept from before any recording
 
 
 @torch.library.custom_op("tape_tests::triple", mutates_args=())
@@ -399,17 +398,25 @@ STEPS = {
 }
 
 
-def same(a, b):
-    return a.layout == b.layout and torch.equal(a.to_dense(), b.to_dense())
-
-
-def taped(loss, parameters, **options):
-    """One step on a tape: the tape, the loss, the gradients, and where the random numbers were."""
-    random = rng_state()
+def recorded(loss, parameters, **options):
+    """One step inside a recording: the recording, the value of the loss, and the gradients."""
     for w in parameters:
         w.grad = None
-    with Tape(**options) as tape:
+    with pairgrad.record(**options) as recording:
         value = loss()
         value.backward()
-    assert tape.finished
-    return tape, value.item(), [w.grad.clone() for w in parameters], random
+    return recording, value.item(), [w.grad.clone() for w in parameters]
+
+
+def loss_of(recording):
+    """The report on the recorded loss, which must be there."""
+    report = recording.audit()
+    assert report.loss is not None, report.loss_note
+    return report.loss
+
+
+def refusal_of(recording):
+    """Why the recorded loss cannot be computed again."""
+    report = recording.audit()
+    assert report.loss is None
+    return report.loss_note

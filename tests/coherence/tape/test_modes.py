@@ -1,4 +1,4 @@
-"""A tape beside other modes, threads, interceptions and exceptions."""
+"""A recording beside other modes, threads, recordings and exceptions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ from torch import nn
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from pairgrad.coherence.nodes import Interception
-from pairgrad.coherence.tape import NO_LOSS, Tape
-from tests.coherence.tape.steps import (
-    Cube,
-    Wrong,
-    cube,
-    parameter,
-    taped,
-)
+import pairgrad
+from pairgrad.coherence import visits
+from tests.coherence.tape.steps import Wrong, cube, loss_of, parameter, recorded, refusal_of
 
 
 class Counting(TorchFunctionMode):
@@ -30,62 +24,55 @@ class Counting(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_it_is_taken_off_from_below_other_modes():
+def test_it_ends_below_other_modes():
     w, counting = parameter(3), Counting()
-    with Tape() as tape, torch.device("cpu"), counting:
+    with pairgrad.record() as recording, torch.device("cpu"), counting:
         (w * torch.ones(3)).sum().backward()
-        below, above = _get_current_function_mode_stack()
+        device, above = _get_current_function_mode_stack()
         assert above is counting
-        assert below is not tape
+        assert isinstance(device, torch.utils._device.DeviceContext)
         assert counting.calls
     assert _get_current_function_mode_stack() == []
-    assert tape.replay() is not None
+    assert loss_of(recording).passed
 
 
-def test_it_can_be_put_on_within_other_modes_and_taken_off_outside():
-    w, tape = parameter(3), Tape()
+def test_it_can_be_entered_within_other_modes_and_end_outside():
+    w, recording = parameter(3), pairgrad.record()
     with torch.device("cpu"):
         with Counting() as counting:
-            tape.__enter__()
+            recording.__enter__()
             loss = w.sum()
             assert _get_current_function_mode_stack()[-1] is counting
         loss = loss * 2
-    assert _get_current_function_mode_stack() == [tape]
     loss.backward()
     assert _get_current_function_mode_stack() == []
-    tape.stop()
-    assert tape.replay() is not None
+    recording.__exit__()
+    assert loss_of(recording).passed
 
 
-def test_a_tape_that_gave_up_lets_everything_pass():
+def test_one_that_gave_up_lets_everything_pass():
     w = parameter(3)
-    with Tape(memory=0) as tape:
+    with pairgrad.record(memory=1):
         loss = w.square().sum()
-        assert tape.finished
-        assert torch.equal(cube(w), w**3)  # an opportunity to go
-        assert _get_current_function_mode_stack() == []
+        assert torch.equal(cube(w), w**3)
+        assert _get_current_function_mode_stack() == []  # it costs nothing any more
         loss.backward()
     assert torch.equal(w.grad, 2 * w)
-    with Tape(memory=0) as tape:
+    with pairgrad.record(memory=1):
         w.square()
-        tape.stop()
-        assert _get_current_function_mode_stack() == []
+    assert _get_current_function_mode_stack() == []
 
 
 def test_exceptions_of_the_user_pass():
-    w, tape = parameter(3), Tape()
-    with pytest.raises(RuntimeError, match="size of tensor"), tape:
+    w, recording = parameter(3), pairgrad.record()
+    with pytest.raises(RuntimeError, match="size of tensor"), recording:
         w + torch.ones(4)
-    with Tape():
+    assert "no gradient was asked of a loss" in refusal_of(recording)
+    with pairgrad.record():
         loss = w.square().sum()
         loss.backward()
         with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
             loss.backward()
-    assert tape.reason == NO_LOSS
-    with pytest.raises(RuntimeError, match="make a new one"):
-        tape.__enter__()
-    with pytest.raises(ValueError, match="memory must be an integer >= 0"):
-        Tape(memory=-1)
 
 
 def test_a_function_that_raises():
@@ -101,9 +88,9 @@ def test_a_function_that_raises():
             Raising.apply(w)
         return cube(w).sum()
 
-    replay = taped(loss, [w])[0].replay()
-    assert replay is not None
-    assert replay.functions == (Cube,)
+    report = recorded(loss, [w])[0].audit()
+    assert report.loss.passed
+    assert [(node.name, node.contribution) for node in report.nodes] == [("Cube", 1)]
 
 
 class Stubborn(torch.Tensor):
@@ -114,62 +101,73 @@ class Stubborn(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs)
 
 
-def test_training_goes_on_if_the_tape_fails(monkeypatch):
+def test_training_continues_if_the_recording_fails():
     w, x = parameter(3), torch.ones(3).as_subclass(Stubborn)
-    tape, value, gradients, _ = taped(lambda: (w * x).sum(), [w])
+    recording, value, gradients = recorded(lambda: (w * x).sum(), [w])
     assert value == w.sum().item()
     assert torch.equal(gradients[0], torch.ones(3))
-    assert tape.replay() is None
-    assert tape.reason == "the tape failed with KeyError: 'not me'"
-    monkeypatch.setattr("pairgrad.coherence.tape._shaped", None)
-    with Tape() as tape:
-        (w * 2).backward(torch.ones(3))
-    assert tape.reason.startswith("the tape failed with TypeError")
+    assert refusal_of(recording) == "the tape failed with KeyError: 'not me'"
 
 
 def test_other_threads_are_left_alone():
+    """A backward in another thread does not end the step."""
     w, found = parameter(3), []
 
     def other():
         v = nn.Parameter(torch.ones(2))
-        cube(v).sum().backward()
+        Wrong.apply(v).sum().backward()
         found.append(v.grad)
 
-    with Tape() as tape:
+    with pairgrad.record() as recording:
         loss = cube(w).sum()
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-        assert not tape.finished
         loss.backward()
-    assert torch.equal(found[0], torch.full((2,), 3.0))
-    assert tape.replay() is not None
+    assert torch.equal(found[0], torch.full((2,), 2.0))
+    assert loss_of(recording).passed
 
 
-class Watching(Interception):
-    """Notes whose forward and backward ran."""
-
-    def __init__(self):
-        super().__init__()
-        self.ran = []
-
-    def remember(self, function, ctx, arguments):
-        self.ran.append(("forward", function, tuple(map(torch.clone, arguments))))
-
-    def backward(self, function, ctx, memory, original, grads):
-        self.ran.append(("backward", function, grads))
-        return original(ctx, *grads)
+def test_two_recordings_keep_one_step():
+    w = parameter(3)
+    with pairgrad.record() as outer, pairgrad.record() as inner:
+        Wrong.apply(w).sum().backward()
+    assert loss_of(outer).verdict == "incoherent"
+    assert refusal_of(inner) == "another recording keeps a step at the same time"
 
 
-@pytest.mark.parametrize("tape_first", [False, True])
-def test_beside_an_interception(tape_first):
-    w, tape, watching = parameter(3), Tape(), Watching()
-    with contextlib.ExitStack() as stack:
-        for manager in (tape, watching) if tape_first else (watching, tape):
-            stack.enter_context(manager)
+@pytest.mark.parametrize("recording_first", [False, True])
+def test_beside_visits(recording_first):
+    """Both see the same node, and nothing of each other."""
+    w, recording = parameter(3), pairgrad.record()
+
+    def step():
         (Wrong.apply(w) * 2).sum().backward()
-    assert [(when, function) for when, function, _ in watching.ran] == [("forward", Wrong), ("backward", Wrong)]
-    replay = tape.replay()
-    assert replay is not None
-    assert replay.functions == (Wrong,)
-    assert len(replay._step.calls) == 3  # what the interception does is not the step's
+
+    def recorded_step():
+        with recording:
+            step()
+
+    if recording_first:
+        with recording:
+            seen = visits(step)
+    else:
+        seen = visits(recorded_step)
+    assert [visit.function for visit in seen] == [Wrong]
+    assert torch.equal(seen[0].arguments[0], w)
+    report = recording.audit()
+    assert report.loss.verdict == "incoherent"
+    assert [(node.name, node.visits, node.contribution) for node in report.nodes] == [("Wrong", 1, 1)]
+
+
+def test_entered_again_it_keeps_the_first_step_that_can_be_replayed():
+    w, recording = parameter(3), pairgrad.record()
+    with recording:
+        (w * 2).backward(torch.arange(3.0))
+    assert "with weights, not of a loss" in refusal_of(recording)
+    with recording:
+        cube(w).sum().backward()
+    assert loss_of(recording).passed
+    with recording:
+        Wrong.apply(w).sum().backward()
+    assert loss_of(recording).passed
