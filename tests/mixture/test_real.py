@@ -9,7 +9,7 @@ import scipy.sparse
 from sklearn.metrics import normalized_mutual_info_score
 
 from pairgrad.mixture import VMFMixture
-from pairgrad.sphere.area import log_area
+from tests.truth import log_area
 from tests.mixture.data import text_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -9,7 +9,7 @@ import mpmath
 import pytest
 
 import pairgrad as pg
-from pairgrad.ground.arithmetic import MpmathArithmetic
+from pairgrad.certificates import MpmathArithmetic
 from pairgrad.potentials.arfr import ArFr
 from pairgrad.potentials.proven import first_order
 

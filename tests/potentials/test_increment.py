@@ -19,7 +19,7 @@ from torch.func import grad, jvp, vmap
 
 import pairgrad as pg
 from pairgrad.ground import arithmetic
-from pairgrad.ground.arithmetic import MpmathArithmetic
+from pairgrad.certificates import MpmathArithmetic
 from pairgrad.potentials import kernels
 from pairgrad.potentials.reference import Balls
 from tests.dual import Dual, DualArithmetic

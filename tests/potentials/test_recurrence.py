@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.ground.arithmetic import MpmathArithmetic
+from pairgrad.certificates import MpmathArithmetic
 from pairgrad.potentials.recurrence import LONGEST
 
 from .literal import EPSILON, UNIT, literal, literal_slope, running_bounds
