@@ -1,8 +1,6 @@
 """`reference`: enclosures against mpmath, against other precisions, against a closed form; errors."""
 
-import itertools
 import sys
-from fractions import Fraction
 
 import flint
 import mpmath
@@ -11,7 +9,6 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.potentials.reference import Balls
 
 DIGITS = 80
 NUS = (0, 0.5, 2.75, 31, 63.5)
@@ -174,25 +171,6 @@ def test_the_secant_between_opposite_points_is_zero():
     assert torch.equal(pot.secant(x, x), pot.slope(x))
     assert pot.difference(x, -x).tolist() == [0.0, 0.0]
     assert pot.difference(x, x).tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize(("radius", "enough"), [("1e-19", False), ("1e-22", True)])
-def test_an_enclosure_has_the_digits_that_are_asked_for(radius, enough):
-    """A ball that does not get narrower is taken if it has 20 digits, and refused in the end if it has 19."""
-    ball, tried = flint.arb(1, radius), []
-
-    def stubborn(x):
-        tried.append(flint.ctx.prec)
-        return ball
-
-    balls = Balls(Fraction(3), 20)
-    if enough:
-        assert balls._enclose(stubborn, flint.arb(2)) is ball
-    else:
-        with pytest.raises(ArithmeticError, match=r"no enclosure with 20 digits .* for nu = 3"):
-            balls._enclose(stubborn, flint.arb(2))
-        assert tried[-1] > 1 << 17  # it has tried hard, and each time with twice the bits
-        assert all(more == 2 * bits for bits, more in itertools.pairwise(tried))
 
 
 def test_below_zero_the_slope_turns_its_sign():
