@@ -250,3 +250,14 @@ def test_half_precision_and_broadcasting() -> None:
         pot.increment(torch.rand(2), torch.rand(3))
     with pytest.raises(TypeError, match="squared must be a floating-point torch tensor"):
         pot.increment(torch.rand(2), 3.0)  # type: ignore[arg-type]
+
+
+def test_constants_do_not_remember_a_default_device() -> None:
+    """Of an order that nothing else here uses, so that its constants are first needed under the other default."""
+    pot, one = pg.potential(nu=77.25), torch.ones(2)
+    with torch.no_grad():
+        with torch.device("meta"):
+            assert pot.increment(torch.ones(2), torch.ones(2)).device.type == "meta"
+        value = pot.increment(one, one)
+    assert value.device.type == "cpu"
+    torch.testing.assert_close(value, pot.difference(one, 2**0.5 * one), rtol=1e-5, atol=0)
