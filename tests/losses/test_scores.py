@@ -338,14 +338,6 @@ def test_torch_func() -> None:
     torch.testing.assert_close(reverse, gradients[0], rtol=1e-12, atol=1e-12)
 
 
-def test_what_is_differentiated_again_has_the_same_bits() -> None:
-    """A torch.func transform goes through plain operations instead of the function with a backward of its own."""
-    features, rows, concentration = inputs(64)
-    state = pg.ClassState(rows, concentration)
-    got, _ = torch.func.vjp(lambda f: pg.vmf_scores(f, state, TAU), features)
-    assert torch.equal(got, pg.vmf_scores(features, state, TAU))
-
-
 # Errors -----------------------------------------------------------------------------------------------------------------
 
 
