@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.potentials.kernels import increment_pair, series_terms
+from pairgrad.potentials.kernels import increment_pair, own_gain, own_increment, series_terms
 from tests.potentials.increments import exact_increment, shrinkage, states
 from tests.tolerances import gain_tolerance, increment_tolerance
 from tests.truth import relative_error
@@ -133,3 +133,25 @@ def test_gain_near_the_origin(name: str) -> None:
     _, gain = increment_pair(pot, torch.zeros_like(b), b * b)
     # log-bessel: logarithms of size log(1 / b) are exponentiated
     torch.testing.assert_close(gain, pot.slope(b) / b, rtol=64 * torch.finfo(torch.float64).eps, atol=0)
+
+
+@pytest.mark.parametrize("name", ["paired", "original", "log-bessel"])
+def test_own_increment_has_the_value_of_increment_and_the_derivative_of_that_value(name: str) -> None:
+    pot = pg.potential(128, name)
+    a = torch.tensor([0.0, 3.0, 4032.0, 8064.0], dtype=torch.float64, requires_grad=True)
+    squared = torch.tensor([0.0, -8.0, 5e4, -3e5], dtype=torch.float64, requires_grad=True)
+    own, plain = own_increment(pot, a, squared), pot.increment(a, squared)
+    assert torch.equal(own, plain)
+    grads = torch.autograd.grad(own.sum(), (a, squared))
+    b = torch.sqrt(a * a + squared).detach()
+    tolerance = 8 * 2.0**-53 * (1 if name == "paired" else 63**2)  # tangents add nu terms
+    assert (grads[1][1:] * 2 * b[1:] - pot.derivative(b)[1:]).abs().max() <= tolerance
+    assert grads[1][0].item() == pytest.approx(1 / 256, rel=1e-14)  # half of 1 / (2 nu + 2), the gain at 0
+    slope_a = a.detach() / b.where(b > 0, 1.0) * pot.derivative(b) - pot.derivative(a.detach())
+    assert (grads[0][1:] - slope_a[1:]).abs().max() <= 2 * tolerance
+    # the second derivative, against differences over a hundredth of b^2: they err by the square of that, times a constant below 1
+    square = (b[1:] * b[1:]).requires_grad_()
+    (second,) = torch.autograd.grad(own_gain(pot, square).sum(), square)
+    step = square.detach() / 100
+    differences = (own_gain(pot, square + step) - own_gain(pot, square - step)) / (2 * step)
+    assert ((second - differences).abs() <= 1e-4 * differences.abs()).all(), (second, differences)

@@ -188,3 +188,15 @@ def test_below_zero_there_are_as_many_digits(quantity):
 def test_its_certificate_is_zero():
     certificate = pg.potential(12, "reference").ratio_certificate()
     assert (certificate.bound, certificate.relative_bound) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("digits", [17, 50])
+@pytest.mark.parametrize("quantity", ["complement", "curvature", "deficit", "difference"])
+def test_there_are_as_many_digits_where_terms_cancel(quantity, digits):
+    """1 - R is about 1 / x there and R' 1 / x^2, and neighbours differ by 1e-15: the precision is raised until the digits are there."""
+    x = torch.logspace(2, 60, 117, dtype=torch.float64)
+    points = (x, x * (1 + 1e-15)) if quantity == "difference" else (x,)
+    balls = pg.potential(12, "reference", digits=digits).enclosure(quantity, *points)
+    assert min(ball.rel_accuracy_bits() for ball, a, b in zip(balls, x, points[-1], strict=True) if quantity != "difference" or a != b) >= (
+        digits * np.log2(10)
+    )

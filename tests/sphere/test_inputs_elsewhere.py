@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from pairgrad.sphere import inputs
+import pairgrad as pg
+from pairgrad.sphere import bank, inputs
 from pairgrad.sphere.inputs import checked_batch, checked_features, checked_labels
 
 LIKE = torch.zeros(1)
@@ -73,3 +74,17 @@ def test_the_later_assertion_is_one() -> None:
     inputs.assert_later(torch.tensor(True), "fine")
     with pytest.raises(RuntimeError, match="not fine"):
         inputs.assert_later(torch.tensor(False), "not fine")
+
+
+def test_the_device_refuses_longer_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The asynchronous path, with a CPU that counts as another device."""
+    left = []
+    monkeypatch.setattr(bank, "looks", lambda tensor, validate: False)
+    monkeypatch.setattr(bank, "assert_later", lambda good, message: left.append(bool(good)))
+    held = pg.ClassBank(2, 3, on_resultant_above_one="error")
+    held.update(torch.tensor([[0.75, 0.0, 0.0]]), torch.tensor([0]))
+    held.update(torch.tensor([[1.5, 0.0, 0.0]]), torch.tensor([1]))
+    assert left == [True, False]
+    held.validate = False
+    held.update(torch.tensor([[1.5, 0.0, 0.0]]), torch.tensor([1]))
+    assert len(left) == 2
