@@ -64,14 +64,14 @@ GROUPS = (
         "sphere",
         ("sphere/area.py", "sphere/geometry.py", "sphere/resultant.py", "sphere/statistics.py", "sphere/state.py"),
         ("sphere", "losses/test_scores.py"),
-        ("sphere/test_statistics.py::test_compiled_code_keeps_the_compensation", "sphere/test_bank_module.py::test_one_graph"),
+        ("sphere/test_statistics.py::test_a_compiled_step_keeps_the_compensation", "sphere/test_bank_module.py::test_one_graph"),
     ),
     Group(
         "certificates",
         ("certificates/ratio.py", "potentials/proven.py"),
         (
             "certificates/test_ratio.py",
-            "certificates/test_ratio_parts.py",
+            "certificates/test_ratio_steps.py",
             "certificates/test_curves.py",
             "potentials/test_proven.py",
             "potentials/test_registry.py",
