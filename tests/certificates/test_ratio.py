@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -363,6 +364,24 @@ def test_a_proof_holds_if_all_its_steps_do() -> None:
     assert not mixed.holds
     assert mixed.failures() == (bad,)
     assert mixed == Proof("statement", "hypothesis", {}, (bad, good), seconds=3.0)  # the time is not part of it
+
+
+def test_the_margin_is_the_least_over_the_barriers_of_the_better_of_both_ways() -> None:
+    """Every barrier is proven by coefficients and on boxes, under two names."""
+    one, other = sorted({step.name for step in prove_order("centred", 1).steps if step.name.startswith("barrier")})
+
+    def margin(*steps: Step) -> float:
+        return Proof("statement", "hypothesis", {}, steps).margin
+
+    a = (Step(one, "a", True, 0.2), Step(other, "a", True, 0.5))
+    b = (Step(one, "b", True, 0.4), Step(other, "b", True, None))
+    rest = Step("suprema", "c", True, 0.01)
+    for steps in itertools.permutations((*a, *b, rest)):
+        assert margin(*steps) == 0.4
+    assert margin(*a, rest) == 0.5
+    assert margin(rest) == 0
+    assert margin(Step(other, "d", False, None)) == 0
+    assert margin(*a, Step(one, "e", False, -0.3)) == 0
 
 
 # What is measured, and the integral -------------------------------------------------------------------------------------------------------------
