@@ -6,12 +6,10 @@ import math
 
 import pytest
 import torch
-from benchmarks.learning.certified_states import bounds, random_state, used
+from benchmarks.learning.certified_states import random_state, used
 
 import pairgrad as pg
-from pairgrad.certificates import state_rounding
-from pairgrad.certificates.learning import certify_step, shot_groups, uniform_bounds
-from pairgrad.certificates.ratio import paper_theorem
+from pairgrad.certificates import certify_step, paper_theorem, shot_groups, uniform_bounds
 
 TAU = 0.1
 
@@ -121,14 +119,16 @@ def test_predictions_near_a_tie_are_not_called_certain():
     assert "TF32" in text
 
 
-def test_the_number_of_tiles_changes_nothing(monkeypatch):
-    state = random_state(7)
-    once = bounds(state.certificate("arfr"))
-    monkeypatch.setattr(state_rounding, "_TILE_ELEMENTS", 10)
-    monkeypatch.setattr(state_rounding, "_KEPT_ELEMENTS", 0)
-    again = bounds(state.certificate("arfr"))
-    for name, bound in once.items():
-        torch.testing.assert_close(again[name], bound, rtol=1e-6, atol=0)
+@pytest.mark.parametrize("batch", [64, pytest.param(1500, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_tiles_change_nothing(batch):
+    """3000 classes: with this many samples they are gone through in tiles, once or twice; with a few samples at once."""
+    features, labels, state = example(batch=batch, classes=3000, dim=8)
+    certificate = pg.certify(features, labels, state, TAU, realization="arfr")
+    few = slice(5, 8)
+    alone = pg.certify(features[few], labels[few], state, TAU, realization="arfr")
+    for name in ("score", "sample_loss", "total_variation", "sample_gradient"):
+        torch.testing.assert_close(getattr(certificate, name).total[few], getattr(alone, name).total, rtol=1e-6, atol=0, msg=name)
+    torch.testing.assert_close(certificate.margin.observed[few], alone.margin.observed, rtol=1e-9, atol=0)
 
 
 def test_a_single_class_has_no_loss_and_no_doubt():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import torch
 from benchmarks.learning.certified_states import QUANTITIES, SEARCHED, LearningState, bounds, random_state, searched_state, used
 
 import pairgrad as pg
-from pairgrad.sphere.state import Classes
 from tests.tolerances import LEARNING_SHARE, LEARNING_SHARE_OTHERWISE, ROUNDING_SHARE
 
 CASES = [(torch.float64, "arfr"), (torch.float64, "paired"), (torch.float32, "arfr"), (torch.float32, "paired")]
@@ -87,17 +87,14 @@ def test_the_exact_realization_is_certified_too():
 
 def test_a_certificate_that_is_too_small_is_noticed(monkeypatch):
     """The check itself can fail: half of the ratio bound is not a bound."""
-    from pairgrad.certificates import learning
+    kind = type(pg.potential(512, "arfr"))
+    true = kind.ratio_certificate
 
-    true = learning._ratio
-
-    def halved(pot, dtype):
-        from dataclasses import replace
-
+    def halved(pot, dtype=torch.float64):
         certificate = true(pot, dtype)
         return replace(certificate, bound=certificate.bound / 2)
 
-    monkeypatch.setattr(learning, "_ratio", halved)
+    monkeypatch.setattr(kind, "ratio_certificate", halved)
     state = searched_state("score", 512, torch.float64, "arfr", seed=2, steps=10)
     assert used(state, "arfr")["score"] > 1
 
@@ -126,8 +123,8 @@ def test_a_state_with_inaccurate_rates_is_charged_for_them():
         num_classes, dim = 3, 64
 
         def classes(self):
-            rows, rates, concentration = true.classes()
-            return Classes(rows, rates * (1 + 1e-4), concentration)
+            classes = true.classes()
+            return classes._replace(rates=classes.rates * (1 + 1e-4))
 
     features, labels = torch.eye(64)[:3].double(), torch.arange(3)
     certificate = pg.certify(features, labels, Off(), 0.1, realization="paired", geometry_dtype=torch.float32)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 import pairgrad as pg
-from pairgrad.certificates.saved import SavedState, load_state, save_state
+from pairgrad.certificates import SavedState, load_state, save_state
 
 
 @pytest.fixture

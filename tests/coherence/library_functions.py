@@ -36,9 +36,6 @@ class LibraryFunction:
     domain: tuple[Interval | None, ...] | None
 
 
-# Arguments --------------------------------------------------------------------------------------------------------------
-
-
 def _normal(*shape: int, scale: float = 1.0) -> Draw:
     return lambda generator: scale * torch.randn(shape, generator=generator, dtype=torch.float64)
 
@@ -100,8 +97,6 @@ def _seeded(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         torch.manual_seed(5)
         return fn(*args, **kwargs)
 
-
-# Element by element -----------------------------------------------------------------------------------------------------
 
 _ELEMENTWISE = (
     # torch.special
@@ -187,7 +182,6 @@ _ELEMENTWISE = (
     _elementwise("tanhshrink", F.tanhshrink, (-8.0, 8.0)),
 )
 
-# Reductions and normalisations ------------------------------------------------------------------------------------------
 
 _NORMALIZED = (
     _of("special.logsumexp", lambda x: special.logsumexp(x, -1), _normal(3, 5, scale=3.0)),
@@ -235,7 +229,6 @@ _NORMALIZED = (
     _of("renorm", lambda x: torch.renorm(x, 2, 0, 0.5), _uniform(0.5, 2.0, 3, 4)),
 )
 
-# Losses -----------------------------------------------------------------------------------------------------------------
 
 _LOSSES = (
     _of("cross_entropy", F.cross_entropy, _normal(5, 4, scale=2.0), _integers(4, 5)),
@@ -331,7 +324,6 @@ _LOSSES = (
     ),
 )
 
-# Layers -----------------------------------------------------------------------------------------------------------------
 
 _LAYERS = (
     _of("linear", F.linear, _normal(3, 4), _normal(5, 4), _normal(5)),
@@ -451,8 +443,6 @@ _LAYERS = (
         _normal(16),
     ),
 )
-
-# Linear algebra and Fourier transforms ----------------------------------------------------------------------------------
 
 
 def _cells(t: torch.Tensor) -> torch.Tensor:

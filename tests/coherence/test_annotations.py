@@ -161,9 +161,6 @@ def test_code_quality_is_json_with_what_the_host_asks_for():
     assert entry["description"].startswith("loss is incoherent: incoherent, by 0.25")
 
 
-# Runs -----------------------------------------------------------------------------------------------------------------
-
-
 def run_node(name, location, verdict, passed):
     worst = made(verdict, passed=passed)
     return NodeReport(name, location, verdict, passed, None, 9, 4, 0 if passed else 2, 0.5, 0.1, 0.9, 0.25, 1e-9, 0.3, (), worst)
@@ -185,9 +182,6 @@ def test_every_failing_node_of_a_run():
     assert "at 2 of 4 visited states" in lines[0][2]
     assert [entry["check_name"] for entry in code_quality(run)] == ["pairgrad/incoherent", "pairgrad/inconclusive", "pairgrad/incoherent"]
     assert annotations(RunReport(Verdict.COHERENT, True, nodes[1:2], None, "", 3)) == []
-
-
-# Places ---------------------------------------------------------------------------------------------------------------
 
 
 class Net(torch.nn.Module):

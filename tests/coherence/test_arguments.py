@@ -99,9 +99,6 @@ def test_progress_does_not_show_the_audit_behind_it() -> None:
     assert "stage='repeating calls', step=0, steps=5" in shown[0]
 
 
-# assert_coherent --------------------------------------------------------------------------------------------------------
-
-
 def leaps(x: torch.Tensor) -> torch.Tensor:
     return x.sin() + 0.1 * (x > 1)
 

@@ -15,9 +15,6 @@ from tests.coherence.functions import Round, points, saved_intermediate, sine_wi
 D = torch.float64
 
 
-# Verdicts ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_coherent_in_every_dtype_with_a_limit_to_match(dtype):
     report = pg.audit(lambda x: (x * x).sin(), points(40, dtype=dtype))
@@ -112,9 +109,6 @@ def test_tolerance_reports_but_passes():
     assert not pg.audit(fn, points(4), tolerance=1e-9).passed
 
 
-# What can be audited ----------------------------------------------------------------------------------------------------
-
-
 def test_module_in_training_mode_is_left_as_it_was():
     torch.manual_seed(0)
     net = torch.nn.Sequential(
@@ -201,9 +195,6 @@ def test_jax_functions():
     assert report.defect == pytest.approx(3.3e-3, rel=0.6)
 
 
-# Where to look ----------------------------------------------------------------------------------------------------------
-
-
 def test_domain_alone_is_enough():
     report = pg.audit(torch.special.erfcx, domain=Box(-2, 4), effort="quick")
     assert report.passed
@@ -233,9 +224,6 @@ def test_hypothesis_strategy():
     fn = sine_with(lambda x: torch.where(x > 2, 1.01, 1.0)).apply
     report = pg.audit(fn, torch.tensor(0.5, dtype=D), domain=st.floats(0.1, 4.0))
     assert report.verdict == "incoherent"
-
-
-# Location and consequences ----------------------------------------------------------------------------------------------
 
 
 def test_broken_node_is_named_and_the_others_are_cleared():
@@ -301,9 +289,6 @@ def test_opaque_forward_gets_its_consistent_gradient_by_differences():
     assert finding.numbers["factor"] == pytest.approx(1.5, rel=1e-6)
 
 
-# Intent -----------------------------------------------------------------------------------------------------------------
-
-
 def declared(kind, base):
     return pg.intended(kind)(type(base.__name__, (base,), {}))
 
@@ -366,9 +351,6 @@ def test_unknown_intent():
         pg.intended("because")
 
 
-# The report -------------------------------------------------------------------------------------------------------------
-
-
 def test_same_seed_same_report_and_another_seed_other_lines():
     fn = sine_with(lambda x: 1 + 1e-5).apply
     first, second, other = (pg.audit(fn, points(5), seed=seed).to_dict() for seed in (3, 3, 4))
@@ -405,9 +387,6 @@ def test_assert_coherent_returns_or_raises_with_the_report():
     assert pg.assert_coherent(torch.floor, domain=(0.3, 1.8), allow=["jump"]).verdict == "jump"
     with pytest.raises(ValueError, match="allow must be one of"):
         pg.assert_coherent(torch.sin, points(3), allow=["anything"])
-
-
-# Bad input --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,6 @@ def square_with(slope: Any) -> Any:
     return Squares.apply
 
 
-# Custom backwards -------------------------------------------------------------------------------------------------------
-
-
 class Two(Function):
     """Sine and cosine, with a gradient that is wrong for the cosine."""
 
@@ -138,9 +135,6 @@ def test_nothing_is_looked_for_where_nothing_is_wrong_or_it_is_not_wanted() -> N
         assert report.picture is None
 
 
-# A matter of length -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("factor", "words"),
     [(1.5, "1.5"), (1 + 1e-5, "(1 + 1e-05)"), (1 - 2e-5, "(1 - 2e-05)"), (1 - 2e-3, "0.998"), (-0.5, "-0.5")],
@@ -185,9 +179,6 @@ def test_an_opaque_forward_is_measured_by_differences(size: float) -> None:
     assert finding.numbers["factor"] == pytest.approx(1.5, rel=1e-6)
     assert finding.numbers["residual"] <= 1e-6
     assert 0 < finding.numbers["error"] < 1e-6
-
-
-# The field and training -------------------------------------------------------------------------------------------------
 
 
 def test_a_scaled_gradient_is_still_the_gradient_of_something() -> None:

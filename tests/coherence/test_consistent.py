@@ -159,9 +159,6 @@ def pulled(fn: Any, x: torch.Tensor, w: torch.Tensor, u: torch.Tensor, **options
     return y.detach().clone(), *torch.autograd.grad(y, [x, w], u, allow_unused=True, **options)
 
 
-# The derivative of the forward ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("function", STYLES)
 def test_gradient_is_that_of_the_body_and_the_value_keeps_its_bits(function: Any) -> None:
     x, w, u = point()
@@ -389,9 +386,6 @@ def test_operators_are_left_alone() -> None:
     assert torch.equal(g, 7 * u)
 
 
-# Restored ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fail", [False, True])
 def test_classes_hold_what_they_held(fail: bool) -> None:
     before = [dict(vars(function)) for function in STYLES]
@@ -413,9 +407,6 @@ def test_entering_twice_changes_nothing() -> None:
         _, gx, _ = pulled(Wrong.apply, x, w, u)
     assert torch.allclose(gx, 2 * u * x * w, rtol=1e-14)
     assert isinstance(vars(Wrong)["forward"], staticmethod)
-
-
-# Refused ----------------------------------------------------------------------------------------------------------------
 
 
 class ThroughNumpy(Function):

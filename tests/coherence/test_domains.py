@@ -24,9 +24,6 @@ def _drawn(interval: Any, *shape: int, dtype: torch.dtype = torch.float64) -> to
     return interval.draw(torch.ones(shape, dtype=dtype), torch.Generator().manual_seed(11))
 
 
-# Intervals --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("interval", "position"),
     [
@@ -97,9 +94,6 @@ def test_ends_may_be_the_largest_numbers_if_the_width_of_a_box_is_finite_too() -
 def test_a_log_range_cannot_reach_zero(low: float) -> None:
     with pytest.raises(ValueError, match=r"LogRange needs 0 < low < high.*use Box"):
         LogRange(low, 1)
-
-
-# Which argument has which -----------------------------------------------------------------------------------------------
 
 
 class Scaled(torch.nn.Module):
@@ -193,9 +187,6 @@ def test_other_domains_are_refused(domain: Any, error: type[Exception], words: s
 def test_inputs_have_to_be_given_where_a_domain_does_not_give_them(domain: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         audit(torch.sin, domain=domain)
-
-
-# States -----------------------------------------------------------------------------------------------------------------
 
 
 def test_states_move_only_the_arguments_of_the_domain_and_write_to_none() -> None:

@@ -90,9 +90,6 @@ COHERENT = {
 }
 
 
-# The two-class construction ---------------------------------------------------------------------------------------------
-
-
 def test_two_class_from_supplied_gradients() -> None:
     audited = two_class("original")
     found = component(audited, *axes())
@@ -117,9 +114,6 @@ def test_two_class_controls(name: str) -> None:
     assert abs(found.value) <= found.error <= CONTROL
     assert not found.significant
     assert not circulation(two_class(name), directions=axes(), nodes=16).significant
-
-
-# Controls ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -193,9 +187,6 @@ def test_one_bad_entry_among_many() -> None:
     assert not antisymmetry(subject(log_sum_exp, point(128))).significant
 
 
-# The block --------------------------------------------------------------------------------------------------------------
-
-
 def linear(matrix: torch.Tensor, seed: int = 0) -> Subject:
     return subject(lambda x: 0 * x.sum(), point(len(matrix), seed), lambda x, _: matrix @ x)
 
@@ -235,9 +226,6 @@ def test_block_is_the_matrix_in_its_directions() -> None:
     assert (block.matrix - directions.T @ (matrix - matrix.T) @ directions).abs().max() <= block.errors.max() <= FLOOR * 100
     with pytest.raises(ValueError, match="component needs all 12 columns, got a block of 3"):
         block.component(torch.ones(12), torch.ones(12))
-
-
-# Loops ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [lambda x: 0 * x.sum(), log_sum_exp], ids=["rotation", "with a gradient"])
@@ -344,9 +332,6 @@ def test_a_rotation_is_found_across_kinks() -> None:
     assert abs(loop.work - 2 * math.pi) <= loop.error
 
 
-# Precision --------------------------------------------------------------------------------------------------------------
-
-
 def test_lower_precision_shows_in_the_noise_floor() -> None:
     """float32 inputs, and a gradient that takes a detour through float32, behind float64 inputs."""
     for seed in range(5):
@@ -371,9 +356,6 @@ def test_displacements_add_no_rounding(dtype: torch.dtype) -> None:
     given[0][3] = 1e-5 / 3  # whose last digits are lost in any sum with a step
     found = antisymmetry(Subject(lambda *tensors: sum(tensor.square().sum() for tensor in tensors), given), probes=3, exact_up_to=0)
     assert found.norm <= 16 * UNIT * found.symmetric_norm
-
-
-# Edges ------------------------------------------------------------------------------------------------------------------
 
 
 def test_one_coordinate_always_has_a_potential() -> None:

@@ -47,9 +47,6 @@ def sgd(rate: float) -> Any:
     return lambda tensors: torch.optim.SGD(tensors, lr=rate)
 
 
-# Against closed forms ---------------------------------------------------------------------------------------------------
-
-
 def test_a_wrong_factor_under_sgd_has_a_closed_form() -> None:
     """theta_s = (1 - h (1 + eps))^n theta_0 and theta_c = (1 - h)^n theta_0."""
     x = torch.randn(7, dtype=torch.float64)
@@ -113,9 +110,6 @@ def test_a_coherent_function_stays_together() -> None:
     assert result.one_step == {"gradient": 0.0, "update": 0.0, "rescaled": pytest.approx(0, abs=1e-14)}
 
 
-# What is updated --------------------------------------------------------------------------------------------------------
-
-
 class Model(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -150,9 +144,6 @@ def test_inputs_that_ask_for_a_gradient_are_updated_alone_and_left_unchanged() -
     assert result.consistent_loss.tolist() == pytest.approx([2.0, 1 + 0.81], rel=1e-14)
     assert torch.equal(x, torch.ones(2, dtype=torch.float64))
     assert x.grad is None
-
-
-# Another implementation -------------------------------------------------------------------------------------------------
 
 
 def test_another_implementation_can_be_the_consistent_one() -> None:
@@ -204,9 +195,6 @@ def test_random_numbers_are_the_same_in_both_branches() -> None:
     assert result.one_step["gradient"] == pytest.approx(EPS, rel=1e-12)
 
 
-# Ends -------------------------------------------------------------------------------------------------------------------
-
-
 def test_a_loss_that_is_not_finite_ends_it() -> None:
     result = fork(
         Square.apply, torch.ones(2), steps=400, optimizer=sgd(101.0)
@@ -244,9 +232,6 @@ def test_errors_name_the_argument() -> None:
     first, second = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
     with pytest.raises(ValueError, match="same tensors with the same values"):
         fork(lambda x: first(x).sum(), x, consistent=second, parameters=None)
-
-
-# Gaps and scalings ------------------------------------------------------------------------------------------------------
 
 
 def test_best_scaling_is_the_projection() -> None:

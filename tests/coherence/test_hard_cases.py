@@ -90,9 +90,6 @@ def test_argument_that_cannot_be_judged_is_named():
     assert any(finding.kind == "unresolved" and finding.where == "input 1" for finding in report.findings)
 
 
-# Mistakes that hide -------------------------------------------------------------------------------------------------------
-
-
 def test_defect_of_two_opposite_coordinates_does_not_hide_from_signs():
     opposite = torch.tensor([1.0, -1.0, 0, 0, 0, 0], dtype=D)
     wrong = identity_with(lambda x, grad: grad + 1e-3 * grad.sum() * opposite)
@@ -144,9 +141,6 @@ def test_last_of_many_outputs_and_complex_and_dataclass_outputs():
     assert many.verdict == "incoherent"
     assert pg.audit(lambda x: (x.sin(), torch.fft.fft(wrong(x))), points(4), second_order=False).verdict == "incoherent"
     assert pg.audit(lambda x: (x.sin(), Result(wrong(x))), points(4), second_order=False).verdict == "incoherent"
-
-
-# What the audit leaves behind -----------------------------------------------------------------------------------------------
 
 
 def test_graph_that_is_still_pending_survives():

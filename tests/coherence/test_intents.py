@@ -126,8 +126,6 @@ def test_a_second_derivative_that_is_missing_is_accounted_for_too() -> None:
     assert not looked_at(fn, points(5), second_order=True).passed
 
 
-# Declared inside --------------------------------------------------------------------------------------------------------
-
 Rounded = pg.intended("straight-through")(type("Rounded", (Round,), {}))
 Halved = pg.intended("gradient-cap")(type("Halved", (sine_with(lambda x: 0.5),), {}))
 Doubled = pg.intended("gradient-cap")(type("Doubled", (sine_with(lambda x: 2.0),), {}))

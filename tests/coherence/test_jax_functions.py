@@ -86,9 +86,6 @@ def same(tensor, expected):
     assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes(), (ours, expected)
 
 
-# Values and derivatives --------------------------------------------------------------------------------------------------
-
-
 @x64
 @pytest.mark.parametrize("dtype", [F64, F32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3)])
@@ -178,9 +175,6 @@ def test_the_value_is_the_one_that_belongs_to_the_gradient():
     with torch.no_grad():
         same(from_jax(two_faced)(x), two_faced(array(x)))
     same(from_jax(two_faced)(x.detach()), two_faced(array(x)))
-
-
-# Arguments and results ---------------------------------------------------------------------------------------------------
 
 
 class Pair(NamedTuple):
@@ -313,9 +307,6 @@ def test_special_values_keep_their_bits():
     assert from_jax(lambda x: x)(x).view(torch.int32).tolist() == x.view(torch.int32).tolist()
 
 
-# Sixty-four bits ------------------------------------------------------------------------------------------------------------
-
-
 @x32
 @pytest.mark.parametrize("dtype", [F64, torch.complex128])
 def test_sixty_four_bits_are_not_cut_in_silence(dtype):
@@ -347,9 +338,6 @@ def test_a_backward_after_the_switch_was_turned_off_raises():
     jax.config.update("jax_enable_x64", False)
     with pytest.raises(RuntimeError, match="jax_enable_x64 is off"):
         value.sum().backward()
-
-
-# Memory -----------------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_shared():
@@ -421,9 +409,6 @@ def test_results_go_back_to_the_device():
     torch.testing.assert_close(second, -x.sin() * y.cuda())
 
 
-# The auditor -------------------------------------------------------------------------------------------------------------
-
-
 @x64
 @pytest.mark.parametrize("fn", [jnp.sin, wrong, jax.jit(wrong)], ids=["sin", "wrong", "jitted"])
 def test_as_a_subject(fn):
@@ -449,9 +434,6 @@ def test_the_name_is_that_of_the_function():
     assert Subject(from_jax(wrong), (torch.ones(2),)).name == "wrong"
     assert from_jax(smooth).__doc__ == smooth.__doc__
     assert Subject(from_jax(functools.partial(jnp.multiply, 2)), (torch.ones(2),)).outputs[0].tolist() == [2, 2]
-
-
-# Refusals ----------------------------------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_called():

@@ -23,9 +23,6 @@ def of_kind(report: Report, kind: str) -> list[Finding]:
     return [finding for finding in report.findings if finding.kind == kind]
 
 
-# Kinks ------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fn", "x"),
     [
@@ -76,9 +73,6 @@ def test_a_defect_on_one_side_of_a_kink_is_found(side: float) -> None:
     assert "at a place near the inputs" in of_kind(report, "defect")[0].text
 
 
-# Jumps ------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e-6), (torch.float64, 0.5), (torch.float32, 1e-2)])
 def test_a_jump_is_located_and_its_size_measured(dtype: torch.dtype, size: float) -> None:
     report = looked_at(lambda x: x.sin() + size * (x > 0.7), domain=(0.2, 1.3), dtype=dtype)
@@ -110,9 +104,6 @@ def test_what_leaps_is_a_combination_where_there_are_several_outputs() -> None:
     assert of_kind(report, "jump")[0].text.startswith("a random combination of the outputs leaps by")
 
 
-# Values rounded more coarsely than their dtype --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("inside", "limits"), [(torch.float32, (1e-8, 1e-4)), (torch.bfloat16, (1e-3, 0.25))])
 def test_lower_precision_inside_is_coherent_with_the_limit_of_that_precision(inside: torch.dtype, limits: tuple[float, float]) -> None:
     report = looked_at(lambda x: x.sin().to(inside).double(), ONE)
@@ -138,9 +129,6 @@ def test_a_value_lost_in_rounding_is_inconclusive(fn: Any, x: torch.Tensor) -> N
     (finding,) = of_kind(report, "unresolved")
     assert (finding.severity, finding.where) == ("warning", "input 0")
     assert "nothing can be said here" in finding.text
-
-
-# Straight-through estimators --------------------------------------------------------------------------------------------
 
 
 class Twice(Round):

@@ -181,9 +181,6 @@ def entries(functions: tuple[type, ...]) -> list[dict[str, Any]]:
     return [dict(vars(function)) for function in functions]
 
 
-# What is seen -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("function", STYLES)
 def test_each_style_is_seen_once_with_its_arguments_cotangents_and_gradients(function: Any) -> None:
     x, u = leaf(), torch.randn(5, dtype=torch.float64)
@@ -303,9 +300,6 @@ def test_a_class_defined_during_the_run_is_seen() -> None:
     assert isinstance(vars(made[0])["forward"], staticmethod)
 
 
-# Operators --------------------------------------------------------------------------------------------------------------
-
-
 @torch.library.custom_op("pairgrad_tests::scaled", mutates_args=())
 def scaled(x: torch.Tensor, factor: float = 2.0, *, shift: float = 0.0) -> torch.Tensor:
     return x * factor + shift
@@ -371,9 +365,6 @@ def test_an_operator_on_a_list_defined_during_the_run_is_seen() -> None:
     assert torch.equal(x.grad, torch.ones_like(x))
 
 
-# How many ---------------------------------------------------------------------------------------------------------------
-
-
 def many(x: torch.Tensor, count: int) -> Callable[[], None]:
     def run() -> None:
         for k in range(count):
@@ -397,9 +388,6 @@ def test_limit_is_per_function_and_keeps_the_first_and_some_of_the_rest() -> Non
 
 def test_a_limit_of_one_keeps_one_visit_of_each_function() -> None:
     assert [visit.name for visit in visits(many(leaf(1), 3), limit=1)] == ["Cube", "SplitCube"]
-
-
-# Nothing changes --------------------------------------------------------------------------------------------------------
 
 
 def test_results_keep_their_bits() -> None:
@@ -498,9 +486,6 @@ def test_torch_func_gives_the_same() -> None:
     assert torch.allclose(got[0], 6 * x**2, rtol=1e-14)
 
 
-# Replay -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("function", [*STYLES, Destructive])
 def test_replay_is_a_subject_with_the_values_and_gradients_of_the_visit(function: Any) -> None:
     x, u = leaf(), torch.randn(5, dtype=torch.float64)
@@ -532,9 +517,6 @@ def test_replay_keeps_arguments_that_are_not_differentiated() -> None:
     with Subject(fn, arguments) as subject:
         assert subject.names == ("input 0",)
         assert torch.equal(subject.outputs[0], 2 * x)
-
-
-# Errors -----------------------------------------------------------------------------------------------------------------
 
 
 def test_errors_name_the_argument() -> None:

@@ -28,9 +28,6 @@ def number_line(fn, dtype=torch.float64, at=1.0):
     return Line(subject, Path((Straight(zero, one),)), (torch.ones((), dtype=dtype),), through_origin=True)
 
 
-# Work and energy --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def panel() -> Panel:
     """Of the sine, with a gradient that is too large by a thousandth."""
@@ -110,9 +107,6 @@ def test_a_segment_outside_the_domain_is_none():
     assert difference(number_line(torch.log), -1.0, 0.1, 0.0) is None
 
 
-# Differences ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("power", range(1, 12))
 def test_differences_of_polynomials_are_exact(power: int) -> None:
     """Six central differences, extrapolated, cancel the terms up to the tenth power of the step."""
@@ -145,9 +139,6 @@ def test_differences_give_up_long_steps_that_leave_the_domain():
     found = difference(number_line(torch.log), 0.1, 0.15, 1e-17)
     assert found is not None
     assert not found.significant
-
-
-# Quantiles and steps ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 13, 40])

@@ -11,8 +11,6 @@ import pairgrad as pg
 from pairgrad.coherence import RunReport
 from tests.coherence.training import Capped, Direction, Net, Opaque, Quarters, linear_steps, same, train
 
-# The story ------------------------------------------------------------------------------------------------------------
-
 
 @pytest.fixture(scope="module")
 def story():
@@ -96,9 +94,6 @@ def test_words_and_data(story):
     assert str(again) == text
     with pytest.raises(ValueError, match=r"schema 'pairgrad.run/1'"):
         RunReport.from_dict(report.nodes[0].worst.to_dict())
-
-
-# The loss -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_without_custom_backwards_has_a_coherent_loss():
@@ -206,9 +201,6 @@ def test_a_node_that_hands_on_a_gradient_is_judged_by_the_loss():
     report = recording.audit()
     assert report.verdict == "inconclusive"
     assert not report.passed
-
-
-# Numbers --------------------------------------------------------------------------------------------------------------
 
 
 class Above(Function):

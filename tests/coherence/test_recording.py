@@ -9,8 +9,6 @@ from torch.autograd import Function
 import pairgrad as pg
 from tests.coherence.training import Capped, Direction, Net, Opaque, linear_steps, same, train
 
-# What cannot be seen --------------------------------------------------------------------------------------------------
-
 
 def test_nothing_met():
     with pg.record(loss=False) as recording:
@@ -142,9 +140,6 @@ def test_distributed_data_parallel():
         assert [(name, visits) for name, visits, _ in nodes] == [("Capped", 5), ("Direction", 5), ("Opaque", 5), ("Quarters", 5)]
         assert not {name: passed for name, _, passed in nodes}["Capped"]
         assert note
-
-
-# The recording --------------------------------------------------------------------------------------------------------
 
 
 def test_audit_inside_the_block_records_nothing_of_itself():

@@ -46,9 +46,6 @@ def square_with(backward: Any, forward: Any = lambda x: x * x) -> Any:
     return Made.apply
 
 
-# Nothing to find --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "fn",
@@ -85,9 +82,6 @@ def test_random_numbers_are_a_note_and_the_calls_repeat() -> None:
     assert "draws random numbers" in finding.text
 
 
-# Repeated calls ---------------------------------------------------------------------------------------------------------
-
-
 def counted(by: Any) -> tuple[Any, Any]:
     """Two functions that multiply the value, or the gradient, by a number that depends on how often they were called."""
     forward, backward = itertools.count(1), itertools.count(1)
@@ -122,9 +116,6 @@ def test_a_difference_of_rounding_between_calls_is_a_note_and_a_larger_one_an_al
 ) -> None:
     found = said(counted(lambda calls: 1 + off * (calls % 2))[index], X.to(dtype))
     assert (found[0].kind, found[0].severity) == (kind, "note" if kind == "nondeterministic" else "alarm")
-
-
-# Second backward through the same graph ---------------------------------------------------------------------------------
 
 
 class Kept(Function):
@@ -171,8 +162,6 @@ def test_a_second_backward_that_differs_or_raises_is_found(fn: Any, text: str) -
     assert finding.text.startswith(text)
     assert "and more" not in finding.text
 
-
-# Linearity --------------------------------------------------------------------------------------------------------------
 
 BENT = {
     "ignored": (lambda grad, x: 2 * x, ""),
@@ -228,9 +217,6 @@ def test_a_backward_that_rounds_its_own_gradient_is_not_accused() -> None:
     assert said(square_with(backward)) == []
 
 
-# Gradients that are not finite ------------------------------------------------------------------------------------------
-
-
 def test_a_gradient_that_is_not_finite_where_the_value_is_gets_an_alarm_with_a_count() -> None:
     (finding,) = said(lambda x: torch.where(x > 0, x.sqrt(), 0.0), torch.tensor([4.0, 0.0, 9.0], dtype=torch.float64))
     assert (finding.kind, finding.severity, finding.where) == ("non-finite", "alarm", "input 0")
@@ -240,9 +226,6 @@ def test_a_gradient_that_is_not_finite_where_the_value_is_gets_an_alarm_with_a_c
 
 def test_a_gradient_that_is_not_finite_where_the_value_is_not_gets_none() -> None:
     assert said(torch.log, torch.tensor([1.0, 0.0], dtype=torch.float64)) == []
-
-
-# Edits ------------------------------------------------------------------------------------------------------------------
 
 
 def test_edits_of_grad_output_and_of_what_was_saved_are_found() -> None:

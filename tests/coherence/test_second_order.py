@@ -99,9 +99,6 @@ def test_where_the_first_derivative_is_wrong_the_second_is_not_looked_at() -> No
     assert {state.order for state in report.states} == {1}
 
 
-# A second backward that raises ------------------------------------------------------------------------------------------
-
-
 class Once(Function):
     @staticmethod
     def forward(ctx, x):

@@ -32,9 +32,6 @@ def kinds(report: pg.coherence.Report, severity: str) -> set[str]:
     return {finding.kind for finding in report.findings if finding.severity == severity}
 
 
-# Gradients that move from kink to kink ----------------------------------------------------------------------------------
-
-
 def _table(x: Tensor) -> Tensor:
     """Linear between 64 random points."""
     heights = torch.randn(65, generator=torch.Generator().manual_seed(5), dtype=x.dtype)
@@ -65,9 +62,6 @@ def test_a_second_derivative_that_is_missing_is_still_found() -> None:
     assert kinds(report, "alarm") == {"second-order"}
 
 
-# A gradient that is wrong at the state alone ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "slope", "wrong"),
     [
@@ -88,9 +82,6 @@ def test_a_gradient_of_neither_side_is_warned_of(value: Any, slope: Any, wrong: 
     assert "at-state" not in kinds(pg.audit(value, x, effort="quick", second_order=False), "warning")
 
 
-# Defects that are zero at the state -------------------------------------------------------------------------------------
-
-
 def test_a_forgotten_transpose_is_found_at_a_symmetric_matrix() -> None:
     fn = function(lambda x, w: x @ w, lambda x, w, grad: (grad @ w, x.T @ grad))
     x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -98,9 +89,6 @@ def test_a_forgotten_transpose_is_found_at_a_symmetric_matrix() -> None:
     assert not report.passed, str(report)
     right = function(lambda x, w: x @ w, lambda x, w, grad: (grad @ w.T, x.T @ grad))
     assert pg.audit(right, (x, torch.eye(5, dtype=torch.float64))).passed
-
-
-# Cotangents that are None -----------------------------------------------------------------------------------------------
 
 
 def _two_outputs(when_none: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
@@ -133,9 +121,6 @@ def test_an_output_that_nobody_uses() -> None:
     assert any("the backward raises if output 0 alone is used" in finding.text for finding in raising.findings)
 
 
-# Ends of the domain -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fn", [torch.sqrt, torch.special.entr], ids=["sqrt", "entr"])
 def test_a_derivative_that_is_infinite_is_not_accused(fn: Any) -> None:
     report = pg.audit(fn, doubles(0.0, 0.5))
@@ -147,9 +132,6 @@ def test_a_derivative_that_is_infinite_is_not_accused(fn: Any) -> None:
 def test_a_gradient_that_should_be_finite_is_accused(slope: float) -> None:
     report = pg.audit(function(torch.square, lambda x, grad: torch.where(x == 0, slope * grad.abs(), 2 * x * grad)), doubles(0.0, 1.0))
     assert kinds(report, "alarm") == {"non-finite"}
-
-
-# What reports say -------------------------------------------------------------------------------------------------------
 
 
 def test_a_defect_within_the_tolerance_is_in_the_headline() -> None:
@@ -173,15 +155,9 @@ def test_a_function_that_could_not_be_told_is_not_accused_for_the_loss() -> None
     assert report.headline == f"incoherent: 1 custom backward, loss {loss.headline}"
 
 
-# Sparse -----------------------------------------------------------------------------------------------------------------
-
-
 def test_sparse_gradients_are_gradients() -> None:
     table = torch.nn.Embedding(5, 3, sparse=True, dtype=torch.float64)
     assert pg.audit(table, (torch.tensor([1, 2, 2]),)).passed
-
-
-# Whole audits that these lines once broke off ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])

@@ -25,9 +25,6 @@ class Scale:
         return 2 * x
 
 
-# Which tensors are differentiated ---------------------------------------------------------------------------------------
-
-
 def test_all_floating_tensors_are_differentiated_if_none_asks() -> None:
     subject = Subject(lambda x, n, y, flag: x * n * y if flag else x, (doubles(1.0), torch.tensor(3), doubles(2.0), True))
     assert subject.names == ("input 0", "input 2")
@@ -142,9 +139,6 @@ def test_the_dtype_of_the_audit_is_that_of_floating_tensors() -> None:
     assert subject.tensors[0].dtype == torch.float32
 
 
-# What comes out ---------------------------------------------------------------------------------------------------------
-
-
 def test_values_and_gradients_are_those_of_the_point_asked_for() -> None:
     subject = Subject(Square.apply, doubles(1.0, 2.0))
     evaluation = subject.pull((doubles(3.0, 4.0),), (doubles(1.0, 10.0),))
@@ -245,9 +239,6 @@ def test_evaluations_are_counted() -> None:
 )
 def test_reports_call_the_callable_by_its_name(fn: Any, name: str) -> None:
     assert Subject(fn, doubles(0.5)).name == name
-
-
-# What is refused --------------------------------------------------------------------------------------------------------
 
 
 def test_a_thing_that_is_not_callable_is_refused() -> None:

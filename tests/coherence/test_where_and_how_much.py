@@ -26,9 +26,6 @@ def alarms(report: Report) -> list[Finding]:
     return [finding for finding in report.findings if finding.severity == "alarm"]
 
 
-# How much ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [1e-1, 1e-2, -1e-2, 1e-6, 1e-10, -1e-10])
 def test_a_defect_is_measured_within_its_error_by_both_methods(size: float) -> None:
     """Of one number: |size| over the larger of the supplied slope, 1 + size, and the true one."""
@@ -126,9 +123,6 @@ def test_a_missing_gradient_is_an_alarm_whatever_the_tolerance() -> None:
     assert finding.text == "the value depends on it, but the supplied gradient is zero (the inputs)"
 
 
-# Where ------------------------------------------------------------------------------------------------------------------
-
-
 def test_the_argument_is_named_and_the_others_are_not() -> None:
     report = looked_at(
         lambda a, b, c: a.cos().sum() + wrong(b).sum() + c.exp().sum(), {"a": points(3), "b": points(2), "c": points(3, seed=1)}
@@ -192,9 +186,6 @@ def test_findings_come_gravest_first() -> None:
     assert set(ranks) == {0, 1, 2}
 
 
-# What cannot be told ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fn", "x"),
     [
@@ -241,9 +232,6 @@ def test_the_coarsest_dtype_decides() -> None:
     assert looked_at(lambda x: x.double().sin(), X.float()).dtype == "float32"
     report = looked_at(lambda x, y: (x.double() * y).sin(), (X.bfloat16(), X))
     assert (report.dtype, report.passed) == ("bfloat16", True)
-
-
-# Efforts ----------------------------------------------------------------------------------------------------------------
 
 
 def test_more_effort_looks_along_more_lines() -> None:

@@ -9,7 +9,7 @@ import flint
 import numpy as np
 from scipy.integrate import cumulative_simpson
 
-from pairgrad.ground.balls import working_precision
+from tests.truth import working_precision
 
 LONG = np.longdouble
 

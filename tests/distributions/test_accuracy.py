@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from functools import cache
 
 import flint
@@ -16,9 +15,8 @@ from torch.distributions import kl_divergence
 from torch.nn.functional import normalize
 
 import pairgrad as pg
-from pairgrad.ground.balls import working_precision
-from pairgrad.potentials.reference import Balls
 from tests.tolerances import paired_tolerance
+from tests.truth import exact, exact_at, order, working_precision
 
 DTYPES = (torch.float64, torch.float32)
 DIMS = (2, 3, 4, 5, 16, 128, 512, 4096, 100_000)
@@ -40,9 +38,8 @@ OWN_FORM = 8
 @cache
 def truth(dim: int) -> dict[str, np.ndarray]:
     """Balls of Phi - Phi(0), R, R', R'', 1 - R at KAPPAS, and of the logarithm of the area."""
-    balls, kappa = Balls(Fraction(dim, 2) - 1, 60), torch.tensor(KAPPAS, dtype=torch.float64)
-    found = {name: balls.apply(name, kappa) for name in ("slope", "curvature", "complement")}
-    found["value"] = balls.apply("difference", torch.zeros_like(kappa), kappa)
+    kappa = torch.tensor(KAPPAS, dtype=torch.float64)
+    found = {name: exact(name, dim, kappa, digits=60) for name in ("value", "slope", "curvature", "complement")}
     with working_precision(BITS):
         half = flint.arb(dim) / 2
         found["area"] = np.array(flint.arb(2).log() + half * flint.arb.pi().log() - half.lgamma(), dtype=object)
@@ -280,7 +277,7 @@ def test_gradients_in_the_directions(dim: int, dtype: torch.dtype) -> None:
 
 
 def truth_slope(dim: int, kappa: float) -> flint.arb:
-    return Balls(Fraction(dim, 2) - 1, 30).slope_ball(flint.arb(kappa))
+    return exact_at("slope", order(dim), kappa)
 
 
 def test_second_derivatives_in_everything() -> None:

@@ -12,7 +12,6 @@ from torch.nn.functional import normalize
 
 import pairgrad as pg
 from pairgrad.distributions import unit_vector
-from pairgrad.sphere.area import log_area
 
 P = 5
 
@@ -290,10 +289,3 @@ def test_compiled_draws_of_several_batch_sizes(monkeypatch, backend):
     compiled = torch.compile(lambda mu, kappa: pg.VonMisesFisher(mu, kappa).sample(), fullgraph=True, backend=backend)
     for size in (8, 9, 5):
         assert compiled(directions(size, 3), torch.ones(size, dtype=torch.float64)).shape == (size, 3)
-
-
-def test_log_area():
-    assert math.isclose(log_area(2), math.log(2 * math.pi), rel_tol=1e-15)
-    assert math.isclose(log_area(18), math.log(2) + 9 * math.log(math.pi) - math.log(math.factorial(8)), rel_tol=1e-14)
-    for dim in (299, 300, 301, 302):  # |S^(p+1)| = 2 pi / p |S^(p-1)|, across the change of formula
-        assert math.isclose(log_area(dim + 2), log_area(dim) + math.log(2 * math.pi / dim), rel_tol=1e-14)

@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional as F
 
 import pairgrad as pg
-from pairgrad.losses import fused
 from tests.losses.largest import Largest
 from tests.losses.problem import BATCH, CLASSES, DIM, FLOAT64, TAU, WEIGHT, Problem, careful, compare, hard, soft
 
@@ -209,8 +208,6 @@ def test_wide_priors_in_float32(tile: int) -> None:
     single, double = (Problem(dtype=dtype, learned=False, tensor_temperature=False) for dtype in (torch.float32, torch.float64))
     for problem in (single, double):
         problem.prior = torch.linspace(-100, 0, CLASSES, dtype=problem.features.dtype)
-    plan = fused.plan(pg.potential(DIM), TAU, torch.float32, rows=5, num_classes=CLASSES, longest=1.0, spread=100.0, gradient=True)
-    assert plan.fixed
     got, want = single.loss(hard(), reduction="none", tile=tile), double.loss(hard(), reduction="none", tile=11)
     assert want[0] > 80
     torch.testing.assert_close(got.double(), want, rtol=2e-6, atol=2 * 16 * (1 / TAU) * torch.finfo(torch.float32).eps / 2)
@@ -250,25 +247,6 @@ def test_max_norm_and_what_is_found_are_the_same() -> None:
         torch.testing.assert_close(loss, results[0][0], rtol=FLOAT64, atol=0)
         for got, want in zip(gradients, results[0][1], strict=True):
             assert (got - want).abs().max() <= FLOAT64 * want.abs().max()
-
-
-def test_the_plan_follows_the_bound() -> None:
-    """Fixed top and series only where features are known to be short; the width of the prior counts; nothing is known of a tensor."""
-    pot = pg.potential(64)
-
-    def plan(longest: float | None, spread: float | None = 0.0, temperature: Any = 0.1) -> fused.Plan:
-        return fused.plan(pot, temperature, torch.float32, rows=4, num_classes=10, longest=longest, spread=spread, gradient=True)
-
-    assert plan(1.0).fixed
-    assert plan(1.0).terms is not None
-    assert not plan(100.0).fixed
-    assert not plan(None).fixed
-    assert plan(None).terms is None
-    assert not plan(1.0, None).fixed
-    assert not plan(1.0, 1e3).fixed
-    assert not plan(1.0, temperature=torch.tensor(0.1)).fixed
-    assert plan(1.0).tile == 10
-    assert [*fused.Plan(pot, 0.1, None, False, True, 4).tiles(10)] == [(0, 4), (4, 8), (8, 10)]
 
 
 @pytest.mark.parametrize("targets", ["hard", "smoothed"])

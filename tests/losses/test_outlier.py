@@ -8,7 +8,7 @@ import mpmath
 import pytest
 import torch
 
-from pairgrad.losses.outlier import OutlierExposure
+from pairgrad.losses import OutlierExposure
 
 # Per row: exp, sum, log, mean and a subtraction of logits relative to their largest: at most about ten roundings of the spread of the row.
 ROUNDINGS = 10

@@ -15,7 +15,7 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.func import grad, hessian, jacfwd, jacrev, vmap
 
 import pairgrad as pg
-from pairgrad.losses.regression import VMFRegressionLoss
+from pairgrad.losses import VMFRegressionLoss
 
 DTYPES = (torch.float32, torch.float64)
 DIMS = (2, 3, 64, 512, 4096)

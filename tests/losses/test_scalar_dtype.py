@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.sphere.geometry import expanded_radius
+from pairgrad.certificates import certify_step
 
 DIM, CLASSES = 64, 5
 
@@ -24,7 +24,9 @@ def features():
 @pytest.mark.parametrize("realization", ["paired", "arfr", "original", "consistent"])
 def test_the_potential_alone_is_in_float64(realization, state, features):
     scores = pg.vmf_scores(features, state, realization=realization, geometry="expanded", scalar_dtype=torch.float64)
-    radius = expanded_radius(features, state.classes(), 0.1)
+    rates = state.concentration / state.mean_direction.norm(dim=1)
+    resultants = rates[:, None] * state.mean_direction + (features / 0.1)[:, None, :]  # eq. realized-vmf-score, in float32
+    radius = torch.linalg.vector_norm(resultants, dim=-1)
     expected = pg.potential(DIM, realization).difference(state.concentration.double(), radius.double())
     assert scores.dtype == radius.dtype == torch.float32
     assert torch.equal(scores, expected.float())
@@ -69,8 +71,6 @@ def test_what_is_no_such_dtype_is_refused(state, features):
 
 
 def test_certificates_say_that_they_do_not_cover_it(features):
-    from pairgrad.certificates.learning import certify_step
-
     loss = pg.ProCoLoss(CLASSES, DIM, scalar_dtype=torch.float64)
     with pytest.raises(ValueError, match="scalar_dtype"):
         certify_step(loss, features, torch.arange(7) % CLASSES)

@@ -12,7 +12,6 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional as F
 
 import pairgrad as pg
-from pairgrad.losses.scores import plain_scores
 from tests.tolerances import LOSS_GRADIENT_FLOAT32, SCORE_FLOAT32, SCORE_GRADIENT_FLOAT32, SCORE_ROUNDINGS
 
 TAU = 0.1
@@ -325,13 +324,6 @@ def test_torch_func() -> None:
     torch.testing.assert_close(reverse, forward, rtol=1e-12, atol=1e-12)
     _, gradients = scores_and_gradients(features[:1], rows, concentration)
     torch.testing.assert_close(reverse, gradients[0], rtol=1e-12, atol=1e-12)
-
-
-def test_plain_scores_is_what_is_compiled_and_differentiated_again() -> None:
-    features, rows, concentration = inputs(64)
-    state = pg.ClassState(rows, concentration)
-    got = plain_scores(features, state.classes(), TAU, pg.potential(64), "factorised", torch.float32)
-    assert torch.equal(got, pg.vmf_scores(features, state, TAU))
 
 
 @pytest.mark.parametrize(

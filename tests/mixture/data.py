@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,13 @@ def known(weights, directions, rates, **options) -> VMFMixture:
     model.weights_, model.mean_directions_, model.concentrations_ = map(np.asarray, (weights, directions, rates))
     model.n_features_in_ = model.mean_directions_.shape[1]
     return model
+
+
+def sparse_csr(rows: torch.Tensor) -> torch.Tensor:
+    """A CSR tensor, without torch's warning that these are in beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return rows.to_sparse_csr()
 
 
 def text_file(name) -> Path:

@@ -9,8 +9,8 @@ import scipy.sparse
 from sklearn.metrics import normalized_mutual_info_score
 
 from pairgrad.mixture import VMFMixture
-from pairgrad.sphere.area import log_area
 from tests.mixture.data import text_file
+from tests.truth import log_area
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

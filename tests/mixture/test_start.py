@@ -1,12 +1,11 @@
-"""Seeds, and components that are placed anew."""
+"""The law of the seeds that a fit starts from."""
 
 import numpy as np
 import pytest
 import torch
 
-from pairgrad.mixture.em import Statistics
 from pairgrad.mixture.rows import DenseRows
-from pairgrad.mixture.start import light, nearest, reseed, seeds
+from pairgrad.mixture.start import seeds
 from tests.mixture.data import mixture
 
 
@@ -63,57 +62,6 @@ def test_random_seeds_are_drawn_by_weight_without_repetition():
         chosen = seeds(rows, weights, 5, "random", np.random.RandomState(seed)).tolist()
         assert chosen[0] == 5
         assert sorted(chosen) == [1, 2, 3, 4, 5]
-
-
-def test_groups_of_the_nearest():
-    rows, weights = rows_at(np.radians([0.0, 10, 80, 90])), torch.tensor([1.0, 2, 3, 4]).double()
-    got = nearest(rows, weights, torch.eye(2, dtype=torch.float64))
-    assert got.weights.tolist() == [3, 7]
-    np.testing.assert_allclose(got.sums[0], rows.values[0] + 2 * rows.values[1])
-    np.testing.assert_allclose(nearest(rows, None, torch.eye(2, dtype=torch.float64)).sums[1], rows.values[2] + rows.values[3])
-
-
-def test_light_components():
-    weights = torch.tensor([50.0, 5, 1e-9, 45]).double()
-    assert light(weights, 0.0, torch.float64).tolist() == []
-    assert light(weights, 0.0, torch.float32).tolist() == [2]
-    assert light(weights, 0.1, torch.float64).tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_components_are_placed_at_the_worst_rows(weighted):
-    """Two components go to the two worst places, not twice to the worst; rows without weight are no places; the total stays."""
-    rows = rows_at(np.radians([0.0, 90, 90, 180, 270]))
-    densities = torch.tensor([0.0, -9, -9, -5, -7]).double()
-    weights = torch.tensor([1.0, 1, 1, 1, 0]).double() if weighted else None
-    old = Statistics(torch.tensor([3.0, 0, 0, 1]).double(), torch.tensor([[1.5, 0], [0, 0], [0, 0], [0, 0.5]]).double())
-    got = reseed(old, torch.tensor([1, 2]), densities, rows, weights)
-    np.testing.assert_allclose(got.weights, [1.5, 1, 1, 0.5])
-    expected = [[0.75, 0], [0, 0.5], [-0.5, 0] if weighted else [0, -0.5], [0, 0.25]]  # resultant length (1.5 + 0.5) / 4
-    np.testing.assert_allclose(got.sums, expected, atol=1e-15)
-
-
-def test_placing_anew_takes_few_rows_at_a_time(monkeypatch):
-    """Sparse rows become dense when they are taken: 8 components look at few of the 5000 worst rows, and at more where those coincide."""
-    rows, taken = rows_at(np.r_[np.zeros(4000), np.linspace(0.1, 6, 1000)]), []
-    plain = DenseRows.take
-    monkeypatch.setattr(DenseRows, "take", lambda self, index: taken.append(index.numel()) or plain(self, index))
-    old = Statistics(torch.tensor([1.0] + [0.0] * 8).double(), torch.eye(9, 2).double())
-    got = reseed(old, torch.arange(1, 9), -torch.arange(5000.0).double(), rows, None)
-    np.testing.assert_allclose(got.sums[1:] / torch.linalg.vector_norm(got.sums[1:], dim=1, keepdim=True), rows.values[-8:].flip(0))
-    assert max(taken) <= 64
-    assert sum(taken) <= 64
-    got = reseed(old, torch.arange(1, 9), torch.arange(5000.0).double(), rows, None)
-    assert max(taken) <= 64
-    assert torch.equal(got.sums[1], got.sums[2])  # 512 rows were looked at, all in one place
-
-
-def test_placing_anew_ends():
-    """More components than places: everybody gets one of the places, and nothing loops."""
-    rows = rows_at(np.zeros(5))
-    got = reseed(Statistics(torch.tensor([1.0, 0, 0]).double(), torch.eye(3, 2).double()), torch.tensor([1, 2]), torch.zeros(5), rows, None)
-    assert torch.equal(got.sums[1], got.sums[2])
-    np.testing.assert_allclose(got.weights, [1 / 3] * 3)
 
 
 def test_the_mixture_helper_is_what_it_says():

@@ -9,15 +9,14 @@ import mpmath
 import pytest
 
 import pairgrad as pg
-from pairgrad.ground.arithmetic import MpmathArithmetic
-from pairgrad.potentials.arfr import ArFr
-from pairgrad.potentials.proven import first_order
+from pairgrad.ground import MpmathArithmetic
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_the_theorem_holds_from_its_first_nu_on(order: int) -> None:
-    least = first_order(1, order)
-    at, below = ArFr(least, order=order).ratio_certificate(), ArFr(least - Fraction(1, 100), order=order).ratio_certificate()
+    hypothesis = pg.potential(64, realization="arfr", order=order).ratio_certificate().hypothesis
+    least = Fraction(hypothesis.split("nu >= ")[1])
+    at, below = (pg.potential(nu=nu, realization="arfr", order=order).ratio_certificate() for nu in (least, least - Fraction(1, 100)))
     assert (at.status, below.status, below.bound) == ("proven", "none", None)
     assert at.bound is not None
     assert 0 < at.bound <= 1
@@ -47,4 +46,4 @@ def test_nu_zero_is_refused_with_a_way_out() -> None:
     with pytest.raises(ValueError, match="needs nu > 0"):
         pg.potential(2, realization="arfr")
     with pytest.raises(ValueError, match="cannot be held in floats"):
-        ArFr(Fraction(1, 10**200), order=2)
+        pg.potential(nu=Fraction(1, 10**200), realization="arfr", order=2)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic
+from pairgrad.ground import BallArithmetic, MpmathArithmetic
 from tests.dual import Dual, DualArithmetic
 from tests.tolerances import COHERENCE_AT_50_DIGITS
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from functools import cache
 
 import flint
 import numpy as np
@@ -13,11 +11,8 @@ import torch
 from torch.autograd import grad
 
 import pairgrad as pg
-from pairgrad.ground.balls import working_precision
-from pairgrad.potentials import kernels
-from pairgrad.potentials.reference import Balls
 from tests.tolerances import paired_tolerance
-from tests.truth import relative_error, scale
+from tests.truth import exact_at, order, relative_error, scale, working_precision
 
 DTYPES = (torch.float64, torch.float32)
 DIMS = (2, 3, 4, 5, 8, 16, 29, 30, 64, 512, 100_000)
@@ -27,9 +22,8 @@ FAR_ROUNDINGS = 16
 BITS = 400
 
 
-@cache
-def balls(dim: int) -> Balls:
-    return Balls(Fraction(dim, 2) - 1, 60)
+def ball(quantity: str, dim: int, *points: flint.arb) -> flint.arb:
+    return exact_at(quantity, order(dim), *points, digits=60)
 
 
 def numbers(x: torch.Tensor) -> list[flint.arb]:
@@ -38,7 +32,7 @@ def numbers(x: torch.Tensor) -> list[flint.arb]:
 
 def true_deficit(dim: int, x: torch.Tensor) -> np.ndarray:
     with working_precision(BITS):
-        return np.array([v - balls(dim).difference_ball(flint.arb(0), v) for v in numbers(x)], dtype=object)
+        return np.array([v - ball("difference", dim, flint.arb(0), v) for v in numbers(x)], dtype=object)
 
 
 def points(dim: int, dtype: torch.dtype, count: int = 33) -> torch.Tensor:
@@ -64,7 +58,7 @@ def test_deficit_is_right_relative_to_itself(dim: int, dtype: torch.dtype) -> No
 def test_bregman(dim: int, dtype: torch.dtype) -> None:
     """Close points: relative to itself, as the curvature. Others: relative to the terms of value(b) - value(a) - slope(a) (b - a), and to those of
     complement(a) (b - a) - deficit(b) + deficit(a), whichever are smaller."""
-    pot, eps, ball = pg.potential(dim), torch.finfo(dtype).eps, balls(dim)
+    pot, eps = pg.potential(dim), torch.finfo(dtype).eps
     a = points(dim, dtype, 9).repeat_interleave(len(GAPS))
     b = (a * (1 + torch.tensor(GAPS, dtype=dtype).repeat(9))).clamp_min(0)
     x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
@@ -76,9 +70,10 @@ def test_bregman(dim: int, dtype: torch.dtype) -> None:
     with working_precision(BITS):
         for i, (p, q) in enumerate(zip(numbers(a), numbers(b), strict=True)):
             zero = flint.arb(0)
-            va, vb, slope, other = ball.difference_ball(zero, p), ball.difference_ball(zero, q), ball.slope_ball(p), ball.slope_ball(q)
-            step, rest, curved = q - p, ball.complement_ball(p), ball.curvature_ball(p)
-            wanted = ball.difference_ball(p, q) - slope * step
+            va, vb = (ball("difference", dim, zero, v) for v in (p, q))
+            slope, other = ball("slope", dim, p), ball("slope", dim, q)
+            step, rest, curved = q - p, ball("complement", dim, p), ball("curvature", dim, p)
+            wanted = ball("difference", dim, p, q) - slope * step
             terms = min(float(va + vb + slope * abs(step)), float((p - va) + (q - vb) + rest * abs(step)))
             error = abs(float(flint.arb(got[i].item()) - wanted))
             assert error <= (close * abs(float(wanted)) if near[i] else far * terms), (
@@ -149,7 +144,7 @@ def test_legendre_subtracts_the_smaller_numbers(dim: int) -> None:
     """x slope - value to 16 roundings of the parts: of slope and value while the slope is small, of complement and deficit beyond."""
     x = points(dim, torch.float64)
     with working_precision(BITS):
-        parts = [(v * balls(dim).slope_ball(v), balls(dim).difference_ball(flint.arb(0), v)) for v in numbers(x)]
+        parts = [(v * ball("slope", dim, v), ball("difference", dim, flint.arb(0), v)) for v in numbers(x)]
         want = torch.tensor([float(p - q) for p, q in parts], dtype=torch.float64)
         plain = torch.tensor([float(p) + float(q) for p, q in parts], dtype=torch.float64)
     pot = pg.potential(dim)
@@ -242,8 +237,7 @@ def test_concentration_from_the_complement(dtype: torch.dtype) -> None:
 
 def test_the_rule_of_close_points_has_points_enough() -> None:
     """Twice as many points change nothing beyond the tolerance of the curvature, over the whole length on which points count as close."""
-    from pairgrad.ground.quadrature import gauss_legendre
-
+    nodes, weights = np.polynomial.legendre.leggauss(40)
     for dim in (2, 3, 8, 512):
         pot = pg.potential(dim)
         a = scale(dim) * torch.logspace(-3, 3, 25, dtype=torch.float64)
@@ -251,7 +245,8 @@ def test_the_rule_of_close_points_has_points_enough() -> None:
         for sign in (0.99, -0.5):
             b = (a + sign * step).clamp_min(0)
             got = pot.bregman(a, b)
-            better = (b - a) ** 2 * sum(w * (1 - n) * pot.curvature(a + n * (b - a)) for n, w in zip(*gauss_legendre(40), strict=True))
-            near = (b - a).abs() <= kernels._scale(pot, a, b)
+            places = zip((1 + nodes) / 2, weights / 2, strict=True)
+            better = (b - a) ** 2 * sum(w * (1 - n) * pot.curvature(a + n * (b - a)) for n, w in places)
+            near = (b - a).abs() <= torch.hypot(torch.tensor(dim / 2 - 0.5, dtype=torch.float64), torch.minimum(a, b))
             torch.testing.assert_close(got[near], better[near], rtol=paired_tolerance("curvature", torch.float64, dim), atol=0)
             assert int(near.sum()) >= 5

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.potentials import kernels
+from pairgrad.ground import TorchArithmetic
 from tests.tolerances import paired_tolerance
 from tests.truth import exact, relative_error
 
@@ -92,7 +92,7 @@ def test_the_derivative_is_that_of_the_value_formula(name: str) -> None:
     terms nu / x that cancel, for the recurrences."""
     pot = pg.potential(128, name)
     x = points(30.0, 63.0, 1000.0, 4032.0, 8064.0).requires_grad_()
-    (through,) = torch.autograd.grad(pot.formulas(torch.float64).value(kernels.TORCH, x).sum(), x)
+    (through,) = torch.autograd.grad(pot.formulas(torch.float64).value(TorchArithmetic(), x).sum(), x)
     assert ((pot.derivative(x) - through).abs() <= 2.0**-53 * (63**2 + 16 * 63) / x + 8 * 2.0**-53).all()
 
 
@@ -116,25 +116,3 @@ def test_value_keeps_the_supplied_slope() -> None:
     (gradient,) = torch.autograd.grad(pot.value(x).sum(), x)
     assert gradient.item() == 1.0
     assert pot.derivative(x).item() == pytest.approx(0.984317, abs=5e-7)
-
-
-@pytest.mark.parametrize("name", ["paired", "original", "log-bessel"])
-def test_own_increment_has_the_value_of_increment_and_the_derivative_of_that_value(name: str) -> None:
-    pot = pg.potential(128, name)
-    a = points(0.0, 3.0, 4032.0, 8064.0).requires_grad_()
-    squared = points(0.0, -8.0, 5e4, -3e5).requires_grad_()
-    own, plain = kernels.own_increment(pot, a, squared), kernels.increment(pot, a, squared)
-    assert torch.equal(own, plain)
-    grads = torch.autograd.grad(own.sum(), (a, squared))
-    b = torch.sqrt(a * a + squared).detach()
-    tolerance = 8 * 2.0**-53 * (1 if name == "paired" else 63**2)  # tangents add nu terms
-    assert (grads[1][1:] * 2 * b[1:] - pot.derivative(b)[1:]).abs().max() <= tolerance
-    assert grads[1][0].item() == pytest.approx(1 / 256, rel=1e-14)  # half of 1 / (2 nu + 2), the gain at 0
-    slope_a = a.detach() / b.where(b > 0, 1.0) * pot.derivative(b) - pot.derivative(a.detach())
-    assert (grads[0][1:] - slope_a[1:]).abs().max() <= 2 * tolerance
-    # the second derivative, against differences over a hundredth of b^2: they err by the square of that, times a constant below 1
-    square = (b[1:] * b[1:]).requires_grad_()
-    (second,) = torch.autograd.grad(kernels.own_gain(pot, square).sum(), square)
-    step = square.detach() / 100
-    differences = (kernels.own_gain(pot, square + step) - kernels.own_gain(pot, square - step)) / (2 * step)
-    assert ((second - differences).abs() <= 1e-4 * differences.abs()).all(), (second, differences)

@@ -3,9 +3,6 @@ digits against the formulas they belong to, and through autograd."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any
 
 import flint
@@ -18,13 +15,11 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.func import grad, jvp, vmap
 
 import pairgrad as pg
-from pairgrad.ground import arithmetic
-from pairgrad.ground.arithmetic import MpmathArithmetic
-from pairgrad.potentials import kernels
-from pairgrad.potentials.reference import Balls
+from pairgrad.ground import MpmathArithmetic
 from tests.dual import Dual, DualArithmetic
+from tests.potentials.increments import exact_increment, shrinkage, states
 from tests.tolerances import COHERENCE_AT_50_DIGITS, gain_tolerance, increment_tolerance
-from tests.truth import relative_error
+from tests.truth import relative_error, working_precision
 
 DTYPES = (torch.float64, torch.float32)
 DIMS = (2, 3, 4, 8, 16, 64, 128, 512, 1024, 4096)
@@ -33,54 +28,19 @@ COHERENT = (*FAITHFUL, "consistent")
 ALL = (*COHERENT, "original", "log-miller")
 
 
-@contextmanager
-def working_bits(bits: int) -> Iterator[None]:
-    before, flint.ctx.prec = flint.ctx.prec, bits
-    try:
-        yield
-    finally:
-        flint.ctx.prec = before
-
-
-def exact_increment(dim: int, a: torch.Tensor, squared: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Phi(b) - Phi(a) and R(b) / b, with the floats taken for the numbers they are; 400 bits, so that b - a = 1e-20 a leaves 25 digits."""
-    balls = Balls(Fraction(dim, 2) - 1, 25)
-    values, gains = [], []
-    with working_bits(400):
-        for x, step in zip(a.tolist(), squared.tolist(), strict=True):
-            start = flint.arb(x)
-            square = start * start + flint.arb(step)
-            end = square.sqrt().mid() if square > 0 else flint.arb(0)
-            values.append(balls.difference_ball(start, end))
-            gains.append(balls.slope_ball(end) / end if end > 0 else flint.arb(1) / dim)
-    return np.array(values, dtype=object), np.array(gains, dtype=object)
-
-
-def states(dim: int, dtype: torch.dtype, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """a = 0 and from 1e-3 to 1e5; squared from 1e-8 to 1e10, or negative: small against a^2, or down to where next to nothing is left of b."""
-    rng = np.random.default_rng((seed, dim))
-    a = 10 ** rng.uniform(-3, 5, count)
-    a[: count // 10] = 0
-    up = 10 ** rng.uniform(-8, 10, count)
-    down = -a * a * np.where(rng.random(count) < 0.3, 1 - 10 ** rng.uniform(-12, -1, count), 10 ** rng.uniform(-6, 0, count))
-    low, step = torch.tensor(a).to(dtype), torch.tensor(np.where(rng.random(count) < 0.5, down, up)).to(dtype)
-    return low[step != 0], step[step != 0]
-
-
-def shrinkage(dim: int, a: torch.Tensor, squared: torch.Tensor) -> np.ndarray:
-    """max(1, s_a^2 / s_b^2), s^2 = (nu + 1/2)^2 + x^2: how much a relative change of a^2 moves s_b^2."""
-    low = (dim / 2 - 0.5) ** 2 + a.double() ** 2
-    high = (low + squared.double()).clamp_min((dim / 2 - 0.5) ** 2)
-    return (low / high).clamp_min(1).numpy()
-
-
-def check(dim: int, dtype: torch.dtype, a: torch.Tensor, squared: torch.Tensor, terms: tuple[int, int] | None) -> None:
-    value, gain = kernels.increment_pair(pg.potential(dim), a, squared, terms)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", DIMS)
+def test_value_and_gradient(dim: int, dtype: torch.dtype) -> None:
+    """The gradient in `squared` is half the gain, slope(b) / b."""
+    a, squared = states(dim, dtype, 60, seed=2)
+    leaf = squared.clone().requires_grad_()
+    value = pg.potential(dim).increment(a, leaf)
+    (gradient,) = torch.autograd.grad(value.sum(), leaf)
     exact_value, exact_gain = exact_increment(dim, a, squared)
     lost = shrinkage(dim, a, squared)
     for name, got, truth, tolerance in (
         ("value", value, exact_value, increment_tolerance(dtype, dim, lost)),
-        ("gain", gain, exact_gain, gain_tolerance(dtype, dim, lost)),
+        ("gain", 2 * gradient, exact_gain, gain_tolerance(dtype, dim, lost)),
     ):
         errors = relative_error(got, truth)
         worst = int(np.argmax(errors / tolerance))
@@ -88,119 +48,6 @@ def check(dim: int, dtype: torch.dtype, a: torch.Tensor, squared: torch.Tensor, 
             f"{name} at dim {dim}, a = {a[worst].item()!r}, squared = {squared[worst].item()!r}: got {got[worst].item()!r}, "
             f"expected {float(truth[worst])!r}, relative error {errors[worst]:.3g} > {tolerance[worst]:.3g}"
         )
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("dim", DIMS)
-def test_value_and_gain(dim: int, dtype: torch.dtype) -> None:
-    a, squared = states(dim, dtype, 60 if dim == 4096 else 120, seed=0)
-    check(dim, dtype, a, squared, None)
-    value, _ = kernels.increment_pair(pg.potential(dim), a, squared)
-    assert torch.equal(pg.potential(dim).increment(a, squared), value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("dim", DIMS)
-def test_value_and_gain_at_many_states(dim: int, dtype: torch.dtype) -> None:
-    a, squared = states(dim, dtype, 1000, seed=1)
-    check(dim, dtype, a, squared, None)
-
-
-def within(centre: float, reach: float, dtype: torch.dtype, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """a from 0 to 1e5 and |b - a| <= reach, also equal to it; squared = (b - a) (b + a), which is what a score's geometry computes."""
-    rng = np.random.default_rng(seed)
-    a = 10 ** rng.uniform(-1, 5, count)
-    a[: count // 3] = centre * rng.uniform(0, 2, count // 3)
-    a[0] = 0
-    step = reach * np.where(rng.random(count) < 0.5, 1 - 1e-6, rng.random(count)) * rng.choice([-1, 1], count)
-    step = np.maximum(step, -a)
-    low = torch.tensor(a).to(dtype)
-    squared = (torch.tensor(step) * (2 * low.double() + torch.tensor(step))).to(dtype)
-    keep = (squared != 0) & (squared.double() >= -(low.double() ** 2))
-    return low[keep], squared[keep]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("dim", "reach"), [(64, 10.0), (64, 14.0), (128, 10.0), (512, 10.0), (512, 100.0), (1024, 10.0), (1024, 250.0), (4096, 400.0)]
-)
-def test_series_for_a_bounded_step(dim: int, reach: float, dtype: torch.dtype) -> None:
-    """As accurate as with logarithms, up to the reach for which the series was cut."""
-    pot = pg.potential(dim)
-    terms = kernels.series_terms(pot, reach, dtype)
-    assert terms is not None
-    a, squared = within(dim / 2 - 0.5, reach, dtype, 60, seed=dim)
-    check(dim, dtype, a, squared, terms)
-
-
-def test_the_last_terms_of_the_series_are_needed() -> None:
-    """A series half as long is noticed where its argument is largest, at a + b = 2 c."""
-    pot, reach = pg.potential(64), 14.0
-    # the first term left out, z^(2 n) / (2 n + 1) of a part of the whole, z up to 14 / (4 c) = 0.11
-    terms = kernels.series_terms(pot, reach, torch.float64)
-    assert terms is not None
-    a = torch.full((1,), 31.5 - reach / 2, dtype=torch.float64)
-    squared = 63.0 * reach * torch.ones_like(a)
-    truth, _ = exact_increment(64, a, squared)
-    for fewer in ((terms[0] // 2, terms[1]), (terms[0], terms[1] // 2)):
-        cut, _ = kernels.increment_pair(pot, a, squared, fewer)
-        assert relative_error(cut, truth)[0] > increment_tolerance(torch.float64, 64, np.ones(1))[0]
-
-
-def test_series_is_used_only_where_it_is_shorter() -> None:
-    assert kernels.series_terms(pg.potential(64), None, torch.float32) is None
-    assert kernels.series_terms(pg.potential(8), 10.0, torch.float64) is None  # order shift: logarithms of polynomials anyway
-    assert kernels.series_terms(pg.potential(64), 1000.0, torch.float32) is None
-    assert kernels.series_terms(pg.potential(64, "scott"), 10.0, torch.float32) is None
-    assert kernels.series_terms(pg.potential(64, "original"), 10.0, torch.float32) is None
-    short, long = (kernels.series_terms(pg.potential(1024), 10.0, dtype) for dtype in (torch.float32, torch.float64))
-    assert short is not None
-    assert long is not None
-    assert short < long
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("dim", [2, 3, 8, 64, 512])
-def test_at_the_origin(dim: int, dtype: torch.dtype) -> None:
-    """b = 0 exactly: the value is -V(a), the gain 1 / dim. A square that rounding makes negative means b = 0 too."""
-    pot = pg.potential(dim)
-    a = torch.tensor([0.0, 0.25, 4.0, 96.0, 16384.0], dtype=dtype)  # their squares are exact
-    value, gain = kernels.increment_pair(pot, a, -a * a)
-    tolerance = gain_tolerance(dtype, dim, shrinkage(dim, a, -a * a))
-    assert np.all(np.abs(gain.double().numpy() * dim - 1) <= tolerance), gain
-    truth, _ = exact_increment(dim, a[1:], -(a[1:] ** 2))
-    assert value[0] == 0
-    assert np.all(relative_error(value[1:], truth) <= increment_tolerance(dtype, dim, shrinkage(dim, a[1:], -(a[1:] ** 2))))
-    below, gain_below = kernels.increment_pair(pot, a, -a * a * (1 + torch.finfo(dtype).eps))
-    torch.testing.assert_close(below, value, rtol=4 * torch.finfo(dtype).eps * dim, atol=0)
-    assert bool((gain_below > 0).all())
-    assert bool(gain_below.isfinite().all())
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ALL)
-def test_every_realization_at_the_origin(name: str, dtype: torch.dtype) -> None:
-    """From 0 to 0 there is no increment; to b = 0 it is that of `difference`; and the gain has its limit, 1 / dim up to the error of the realization."""
-    pot = pg.potential(64, name)
-    a, squared = torch.tensor([0.0, 3.0], dtype=dtype), torch.tensor([0.0, -9.0], dtype=dtype)
-    value, gain = kernels.increment_pair(pot, a.to(pot.compute_dtype(dtype)), squared.to(pot.compute_dtype(dtype)))
-    assert value[0] == 0
-    unit = torch.finfo(dtype).eps
-    # some subtract values of size nu log nu = 107
-    assert value[1].item() == pytest.approx(pot.difference(a, torch.zeros_like(a))[1].item(), rel=8 * unit, abs=4 * unit * 107)
-    limit = pot.curvature(torch.zeros(1, dtype=dtype)).item() if name in ("arfr", "scott") else 1 / 64
-    assert gain.tolist() == pytest.approx([limit, limit], rel=8 * unit)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_gain_near_the_origin(name: str) -> None:
-    """slope(b) / b down to b = 1e-5, not its limit: at dim 4 they differ by b^2 / 24."""
-    pot = pg.potential(4, name)
-    b = torch.tensor([1e-5, 1e-3, 0.02], dtype=torch.float64)
-    _, gain = kernels.increment_pair(pot, torch.zeros_like(b), b * b)
-    # log-bessel: logarithms of size log(1 / b) are exponentiated
-    torch.testing.assert_close(gain, pot.slope(b) / b, rtol=64 * torch.finfo(torch.float64).eps, atol=0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -322,7 +169,7 @@ def test_second_derivative_is_continuous_across_its_switch(dim: int) -> None:
     b = squared.detach().sqrt()
     slopes, curvatures = truth.enclosure("slope", b), truth.enclosure("curvature", b)
     for i, x in enumerate(b.tolist()):
-        with working_bits(200):  # the two agree in twelve digits
+        with working_precision(200):  # the two agree in twelve digits
             want = float((curvatures[i] - slopes[i] / x) / (4 * flint.arb(x) ** 2))
         # below the switch the next term of the series is left out, 4 (b / dim)^2; above it, terms of size 1 / dim leave 2 (b / dim)^2 of themselves
         tolerance = 4e-6 if x <= 1e-3 * dim else 8 * torch.finfo(torch.float64).eps * (1 + (dim / x) ** 2)
@@ -379,8 +226,9 @@ def test_original_and_consistent_report_equal_bits() -> None:
         original, consistent = pg.potential(128, "original"), pg.potential(128, "consistent")
         assert torch.equal(original.increment(low, step), consistent.increment(low, step))
     # at x = 64 nu, the published defect of the slope
-    gains = [kernels.increment_pair(pot, a[-1:], torch.zeros(1, dtype=torch.float64))[1] * a[-1] for pot in (original, consistent)]
-    assert (gains[0] - gains[1]).item() == pytest.approx(1.57e-2, rel=5e-3)
+    still = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    slopes = [2 * a[-1] * torch.autograd.grad(pot.increment(a[-1:], still), still)[0] for pot in (original, consistent)]
+    assert (slopes[0] - slopes[1]).item() == pytest.approx(1.57e-2, rel=5e-3)
 
 
 def test_half_precision_and_broadcasting() -> None:
@@ -397,14 +245,11 @@ def test_half_precision_and_broadcasting() -> None:
 
 
 def test_constants_do_not_remember_a_default_device() -> None:
-    pot = pg.potential(64)
-    terms = kernels.series_terms(pot, 5.0, torch.float32)
-    arithmetic._constant.cache_clear()
-    try:
-        with torch.no_grad():
-            with torch.device("meta"):
-                kernels.increment_pair(pot, torch.ones(2), torch.ones(2), terms)
-            value, _ = kernels.increment_pair(pot, torch.ones(2), torch.ones(2), terms)
-        assert value.device.type == "cpu"
-    finally:
-        arithmetic._constant.cache_clear()
+    """Of an order that nothing else here uses, so that its constants are first needed under the other default."""
+    pot, one = pg.potential(nu=77.25), torch.ones(2)
+    with torch.no_grad():
+        with torch.device("meta"):
+            assert pot.increment(torch.ones(2), torch.ones(2)).device.type == "meta"
+        value = pot.increment(one, one)
+    assert value.device.type == "cpu"
+    torch.testing.assert_close(value, pot.difference(one, 2**0.5 * one), rtol=1e-5, atol=0)

@@ -87,16 +87,12 @@ def test_twenty_thousand_random_states(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("nu", [0.1, 2.75, 14.3, 100.01])
 def test_real_orders(nu: float) -> None:
     """Bessel orders that belong to no dimension."""
-    from fractions import Fraction
-
-    from pairgrad.potentials.reference import Balls
-
     pot = pg.potential(nu=nu)
     assert pot.dim is None
     x = nu * torch.logspace(-6, 6, 25, dtype=torch.float64)
-    balls = Balls(Fraction(nu), 30)
+    reference = pg.potential(nu=nu, realization="reference", digits=30)
     for quantity in ("slope", "complement", "curvature"):
-        errors = relative_error(getattr(pot, quantity)(x), balls.apply(quantity, x))
+        errors = relative_error(getattr(pot, quantity)(x), reference.enclosure(quantity, x))
         assert errors.max() <= paired_tolerance(quantity, torch.float64, 2), (quantity, nu, errors.max())
 
 

@@ -11,7 +11,7 @@ import pytest
 from pairgrad.certificates.steps import Terms
 from pairgrad.potentials import proven
 from pairgrad.potentials.expansion import Expansion
-from pairgrad.potentials.proven import Barrier, Depth, Error
+from pairgrad.potentials.proven import Barrier, Depth
 
 BETAS = (0, 1)
 OMEGA = {0: Fraction(1, 27), 1: Fraction(0)}
@@ -123,62 +123,6 @@ def test_size_and_rate_of_a_barrier() -> None:
     assert wall.rate == (Fraction(1, 3) + Fraction(3, 5)) / 4 + Fraction(1, 400)
 
 
-@pytest.mark.parametrize(
-    ("number", "rounded"),
-    [
-        (0.12341, "0.1235"),
-        (0.5, "0.5"),
-        (7.0, "7"),
-        (1.00000001, "1.001"),
-        (9.9991, "10"),
-        (1234.5, "1235"),
-        (56781.0, "56790"),
-        (3.2105e-7, "3.211e-7"),
-    ],
-)
-def test_four_digits_rounded_up(number: float, rounded: str) -> None:
-    assert proven._few_digits(number) == Fraction(rounded)
-
-
-WALL = Barrier(order=2, h=HALF, residual=Fraction(1, 3), pull=Fraction(2), pull_most=Fraction(3), constant=Fraction(1, 5))
-
-
-@pytest.mark.parametrize(("order", "between"), [(2, ()), (4, (3, 4)), (1, (2,)), (5, (3, 4, 5))])
-@pytest.mark.parametrize("beta", BETAS)
-def test_the_terms_between_two_orders_are_counted(beta: int, order: int, between: tuple[int, ...]) -> None:
-    """sum_k h^k S_k, sum_k h^k V_k and sum_k h^(k+1) D_k over the terms that one has and the other has not."""
-    error = proven._through(beta, order, WALL)
-    size = relative = WALL.size
-    rate = WALL.rate
-    for k in between:
-        row = proven.SUPREMA[beta][k - 1]
-        size, relative, rate = size + row.size / 2**k, relative + row.relative / 2**k, rate + row.rate / 2 ** (k + 1)
-    assert error == Error(size, relative, rate, WALL)
-
-
-FOUND = Error(size=Fraction(1, 10), relative=Fraction(1, 5), rate=Fraction(1, 7), barrier=WALL)
-SIZE = Fraction(1, 10) + Fraction("0.385") / 100  # with an economy of 1/100, whose terms have a rate of 1/20
-RATE = Fraction(1, 7) + (Fraction(1, 100) + Fraction("0.417") / 20) / 4
-BY_RATIO = Fraction(9, 4) + Fraction(2, 9)  # a + 1 / (2 a) with a = (2 * 7/2 + 2) / 4
-
-
-def deep(*, shifted: bool) -> Depth:
-    return Depth(0, 2, Fraction(4), Fraction(7, 2), shifted, Fraction(1, 100), Fraction(1, 20))
-
-
-def test_what_economy_adds() -> None:
-    error = proven._carried_down(deep(shifted=False), FOUND)
-    assert error == Error(SIZE, BY_RATIO * Fraction(21, 100), RATE, WALL)
-
-
-def test_what_a_shift_adds() -> None:
-    """epsilon + (epsilon / (nu + m) + epsilon') / (1 - epsilon), and the same relative to R."""
-    error = proven._carried_down(deep(shifted=True), FOUND)
-    assert error.size == SIZE + (SIZE / Fraction(7, 2) + RATE) / (1 - SIZE)
-    assert error.relative == BY_RATIO * Fraction(21, 100) * (1 + 1 / (Fraction(7, 2) * (1 - SIZE))) + RATE / (1 - SIZE)
-    assert (error.rate, error.barrier) == (RATE, WALL)
-
-
 def test_the_constants_of_economy_are_suprema() -> None:
     """Not exceeded on a grid, and not more than a thousandth above what is attained there."""
     grid = [i / 4096 for i in range(4097)]
@@ -199,38 +143,6 @@ def test_what_the_bound_takes_of_an_expansion() -> None:
         assert found[5:] == (expansion.economised_by, expansion.economised_rate)
         assert found.economy > 0
     assert proven.depth(Expansion(Fraction(3), 2, beta=1))[:5] == (1, 2, Fraction(3), Fraction(3), False)
-
-
-@pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize(("order", "centre"), [(1, 4), (2, 20), (6, 8), (24, 3)])
-def test_the_least_of_all_barriers_is_taken(order: int, centre: int, shifted: bool) -> None:
-    """Within a thousandth, and among those the one of the lowest order."""
-    depth = Depth(0, order, Fraction(centre), centre - HALF, shifted, Fraction(1, 10**6), Fraction(1, 10**5))
-    errors = []
-    for n in range(proven.LAST_TERM):
-        wall = proven.barrier(0, n, Fraction(centre))
-        if wall is not None:
-            error = proven._through(0, order, wall)
-            if not shifted or error.size + Fraction("0.385") / 10**6 < 1:
-                errors.append(proven._carried_down(depth, error))
-    least = min(error.size for error in errors)
-    chosen = proven.least_error(depth)
-    assert chosen is not None
-    assert chosen in errors
-    assert least <= chosen.size <= least * Fraction(1001, 1000)
-    assert next(error for error in errors if error.size <= least * Fraction(1001, 1000)) == chosen
-    assert len({error.size <= least * Fraction(1001, 1000) for error in errors}) == 2  # there was something to choose
-
-
-def test_a_shift_needs_an_error_below_one() -> None:
-    """At 1 and above the slope may have a pole. Without a shift such an error is a bound, if a poor one."""
-    plain = Depth(0, 2, Fraction(1), HALF, False, Fraction(0), Fraction(0))
-    sizes = [proven._through(0, 2, wall).size for n in range(proven.LAST_TERM) if (wall := proven.barrier(0, n, Fraction(1))) is not None]
-    exactly_one = (1 - min(sizes)) / Fraction("0.385")
-    for economy, bounded in ((exactly_one * Fraction(99, 100), True), (exactly_one, False), (2 * exactly_one, False)):
-        shifted = plain._replace(shifted=True, economy=economy)
-        assert (proven.least_error(shifted) is not None) == bounded
-        assert proven.least_error(plain._replace(economy=economy)) is not None
 
 
 def test_no_barrier_no_bound() -> None:

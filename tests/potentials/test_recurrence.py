@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.ground.arithmetic import MpmathArithmetic
-from pairgrad.potentials.recurrence import LONGEST
+from pairgrad.ground import MpmathArithmetic
 
 from .literal import EPSILON, UNIT, literal, literal_slope, running_bounds
 
@@ -455,9 +454,9 @@ def test_the_finite_potential_is_not_shifted(name):
 
 
 def test_the_longest_recurrence_there_is():
-    assert pg.potential(8, "original", start=LONGEST)._formulas.start == LONGEST
-    with pytest.raises(ValueError, match="sequential steps"):
-        pg.potential(8, "original", start=LONGEST + 1)
+    assert pg.potential(8, "original", start=10**6).options["start"] == 10**6
+    with pytest.raises(ValueError, match=r"takes 1000001 sequential steps here.* and at most 1000000 are allowed"):
+        pg.potential(8, "original", start=10**6 + 1)
 
 
 def test_a_long_recurrence_does_not_underflow():

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 import pairgrad
-from pairgrad import potential, realizations
-from pairgrad.potentials.protocol import Potential
+from pairgrad import Potential, potential, realizations
 
 NAMES = ("paired", "arfr", "original", "consistent", "log-miller", "log-bessel", "scott", "reference")
 UNIT = 2.0**-53

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.ground.arithmetic import MpmathArithmetic
+from pairgrad.ground import MpmathArithmetic
 
 DIGITS = 50
 DIMS = (2, 3, 8, 129, 512, 4096)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.sphere.resultant import ConcentrationRule
 from tests.sphere.banks import (
     DTYPES,
     INITIAL,
@@ -273,9 +272,7 @@ def test_a_single_feature_says_nothing_when_unbiased() -> None:
     assert bank.concentration.tolist() == pytest.approx(want, rel=INITIAL * U)
 
 
-def test_the_rule_of_the_bank() -> None:
-    bank = filled(concentration="mle", cap=77.0, small_samples="unbiased")
-    assert bank.rule == ConcentrationRule(3, "mle", 77.0, "unbiased")
+def test_maximum_likelihood_inverts_the_slope() -> None:
     plain = filled(concentration="mle")
     inverse = pg.potential(3).concentration(plain.resultant_length)
     torch.testing.assert_close(plain.concentration, inverse.float(), rtol=0, atol=0)

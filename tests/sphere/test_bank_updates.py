@@ -12,7 +12,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pairgrad as pg
-from pairgrad.sphere import bank as bank_module
 from tests.sphere.banks import (
     GOOD,
     LABELS,
@@ -92,20 +91,6 @@ def test_nothing_is_read_on_a_device_without_values(validate: bool | None, rule:
     assert bank.concentration.device.type == "meta"
     with pytest.raises(ValueError, match="features must be on meta"):
         bank.update(GOOD, LABELS)
-
-
-def test_elsewhere_the_device_refuses_longer_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The asynchronous path, with a CPU that counts as another device."""
-    left = []
-    monkeypatch.setattr(bank_module, "looks", lambda tensor, validate: False)
-    monkeypatch.setattr(bank_module, "assert_later", lambda good, message: left.append(bool(good)))
-    bank = pg.ClassBank(2, 3, on_resultant_above_one="error")
-    bank.update(LONG / 2, torch.tensor([0]))
-    bank.update(LONG, torch.tensor([1]))
-    assert left == [True, False]
-    bank.validate = False
-    bank.update(LONG, torch.tensor([1]))
-    assert len(left) == 2
 
 
 @pytest.mark.parametrize(

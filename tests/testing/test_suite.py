@@ -153,9 +153,6 @@ def test_another_shape_is_named():
         cls().test_noncontiguous(*cls().cases())
 
 
-# What can be declared, and how ------------------------------------------------------------------------------------------
-
-
 def test_a_function_is_taken_as_it_is_and_a_method_as_a_method():
     def method(self, x):
         return self.factor * x.sinh()

@@ -4,7 +4,7 @@
 `timing` (medians of interleaved calls), `compilation`. The names below are for packages that build on pairgrad, such as the paper's experiments.
 """
 
-from pairgrad.ground.arithmetic import BallArithmetic, TorchArithmetic
+from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchArithmetic
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, integer_at_least, one_of
@@ -14,6 +14,7 @@ from pairgrad.ground.timing import machine, machine_line, median_seconds, one_th
 __all__ = [
     "BallArithmetic",
     "Certificate",
+    "MpmathArithmetic",
     "TorchArithmetic",
     "describe",
     "flint",

@@ -11,8 +11,6 @@ from torch.utils.checkpoint import checkpoint
 
 import pairgrad
 
-# Custom Functions -------------------------------------------------------------------------------------------------------
-
 
 class Cube(Function):
     @staticmethod
@@ -114,9 +112,6 @@ triple.register_autograd(lambda ctx, u: 3 * u)
 
 class Named(torch.Tensor):
     """A subclass that only changes the type."""
-
-
-# Steps: each gives a loss and the tensors it is differentiated by ---------------------------------------------------------
 
 
 def parameter(*shape):

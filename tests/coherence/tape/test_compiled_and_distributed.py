@@ -14,8 +14,6 @@ from tests.coherence.tape.steps import cube, loss_of, parameter, recorded, refus
 
 COMPILED = ", such as one in a region compiled by torch.compile"
 
-# torch.compile ------------------------------------------------------------------------------------------------------------
-
 
 def counted(backend, compilations):
     plain = torch._dynamo.lookup_backend(backend)
@@ -120,9 +118,6 @@ def test_what_is_not_compiled_after_all_is_recorded():
     with torch.compiler.set_stance("force_eager"):
         recording, *_ = recorded(lambda: torch.compile(lambda v: v * 2)(w).sum(), [w])
     assert loss_of(recording).passed
-
-
-# torch.distributed --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
