@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from tests.coherence.tape.steps import (
     parameter,
     taped,
 )
+from tests.distributed.ranks import alone
 
 # torch.compile ------------------------------------------------------------------------------------------------------------
 
@@ -140,12 +140,8 @@ def test_what_is_disabled_or_eager_is_taped():
 
 @pytest.fixture(scope="module")
 def group():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
+    with alone():
+        yield
 
 
 @pytest.mark.usefixtures("group")
