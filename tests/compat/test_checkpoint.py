@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from pairgrad.compat.checkpoint import read_proco_checkpoint
+from pairgrad.compat import read_proco_checkpoint
 
 from .checkpoints import MODULE, SOURCE, K, P, assert_equal, records, replace_once, statistics, write_records
 
