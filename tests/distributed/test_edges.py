@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pairgrad as pg
 from pairgrad.distributed import Layout, RankError, ShardedClassState, distribute, top_classes, vmf_cross_entropy
-from pairgrad.distributed.inputs import _cut
 from tests.distributed.ranks import all_are_here, error_of, run
 
 pytestmark = pytest.mark.distributed
@@ -189,12 +188,6 @@ def test_all_ranks_of_a_mesh_name_the_one_that_refused() -> None:
         assert text.startswith("rank 3 refused its batch")
 
 
-def test_an_empty_batch_keeps_what_has_no_samples() -> None:
-    empty = _cut({"x": torch.ones(2, 3), "scale": torch.tensor(2.0), "name": "train"})
-    assert empty["x"].shape == (0, 3)
-    assert (empty["scale"].item(), empty["name"]) == (2.0, "train")
-
-
 def test_a_loss_stays_on_its_device() -> None:
     loss = pg.ProCoLoss(CLASSES, DIM)
     with torch.device("meta"):  # what is made without a device is made there
@@ -221,9 +214,13 @@ def test_second_derivatives_of_the_plain_path_see_the_bank_of_each_view(score: s
         assert (plain - other).abs().max() <= FLOAT64 * plain.abs().max()
 
 
-def test_a_bank_that_is_converted_says_so() -> None:
-    loss = distribute(pg.ProCoLoss(CLASSES, DIM)).double()
-    assert loss.bank.meeting.dtype == torch.float64
+def test_a_converted_loss_takes_features_of_its_dtype() -> None:
+    features, labels = batch(1)
+    generators = (torch.Generator().manual_seed(1) for _ in range(2))
+    plain, other = (pg.ProCoLoss(CLASSES, DIM, generator=generator) for generator in generators)
+    value = distribute(other).double()(features, labels)
+    assert value.dtype == torch.float64
+    assert value.item() == pytest.approx(plain.double()(features, labels).item(), rel=FLOAT64)
 
 
 # Groups that come and go ------------------------------------------------------------------------------------------------

@@ -13,9 +13,7 @@ import torch
 import torch.distributed as dist
 
 import pairgrad as pg
-from pairgrad.distributed import RankError, bank, distribute
-from pairgrad.distributed.communicator import Communicator
-from pairgrad.distributed.watch import BEAT, Watch
+from pairgrad.distributed import RankError, distribute
 from tests.distributed.ranks import LIMIT, all_are_here, run, shorten_timeout
 
 pytestmark = pytest.mark.distributed
@@ -59,22 +57,10 @@ def caught(function: Callable[[], Any]) -> dict[str, Any]:
 # Ranks that are gone --------------------------------------------------------------------------------------------------
 
 
-def kill_when_it_waits(pid: int, rank: int) -> None:
-    """Kill a rank once it has said that it is inside a collective, where this one is not."""
-    watch = Watch.here()
-    assert watch is not None
-    here = watch.number
-    while not ((said := watch._said(rank)).get("inside") and said["number"] > here):
-        time.sleep(BEAT / 10)
-    os.kill(pid, signal.SIGKILL)
-
-
 def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
     rank, loss = dist.get_rank(), loss_of(layout)
     loss(*batch(rank))
     before = state(loss)
-    pids = [0] * dist.get_world_size()
-    dist.all_gather_object(pids, os.getpid())
     all_are_here("before it happens")
     if how in ("stopped", "late"):
         shorten_timeout(TIMEOUT)
@@ -85,13 +71,6 @@ def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
             os.kill(os.getpid(), signal.SIGSTOP)
         elif how == "late":
             time.sleep(LIMIT)  # until it is killed, when the others have answered
-        elif how == "left":
-            watch = Watch.here()
-            assert watch is not None
-            watch.leave_word((1,), "rank 1 stopped: its disk is full")
-            os._exit(1)
-    elif how == "killed inside":
-        kill_when_it_waits(pids[1], 1)
     found = caught(lambda: loss(*batch(10 + rank)))
     return {**found, "unchanged": unchanged(loss, before)}
 
@@ -100,10 +79,9 @@ def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
     ("how", "layout", "world", "words"),
     [
         ("killed", "data", 4, "rank 1 gave no sign of life"),
-        ("killed inside", "classes", 2, "last seen in 'classes: header'"),
+        ("killed", "classes", 2, "rank 1 gave no sign of life"),
         ("stopped", "data", 3, "it died, or hangs"),
         ("late", "data", 2, "rank 1 did not arrive; last seen after 'data: statistics'"),
-        ("left", "data", 2, "rank 1 stopped: its disk is full"),
     ],
 )
 def test_every_rank_names_the_one_that_is_missing(how: str, layout: str, world: int, words: str) -> None:
@@ -120,26 +98,6 @@ def test_every_rank_names_the_one_that_is_missing(how: str, layout: str, world: 
         assert one["unchanged"]
 
 
-def asks_twice() -> list[str]:
-    """A finding belongs to a group: a new one that has the same store starts without."""
-    watch, rank = Watch.here(), dist.get_rank()
-    assert watch is not None
-    Communicator("data", dist.group.WORLD).total("meeting", torch.zeros(1))
-    if rank == 1:
-        watch.leave_word((1,), "rank 1 stopped: an old story")
-    Communicator("data", dist.group.WORLD).total("meeting again", torch.zeros(1))
-    second = Watch(dist.distributed_c10d._get_default_store(), rank, 2)
-    found = [str(each.explain("data: x", (1 - rank,), RuntimeError("closed"))) for each in (watch, second)]
-    Communicator("data", dist.group.WORLD).total("leaving", torch.zeros(1))
-    return found
-
-
-def test_an_old_finding_is_not_repeated() -> None:
-    for old, new in run(2, asks_twice):
-        assert "an old story" in old
-        assert "an old story" not in new
-
-
 # Ranks that disagree --------------------------------------------------------------------------------------------------
 
 
@@ -150,11 +108,6 @@ def disagrees() -> dict[str, Any]:
         "num_classes": caught(lambda: loss_of(classes=CLASSES + odd)),
         "decay": caught(lambda: loss_of(decay=0.5 if odd else None)),
     }
-    version = bank.__version__
-    if odd:
-        bank.__version__ = "0.0"
-    found["pairgrad"] = caught(loss_of)
-    bank.__version__ = version
     for layout in ("data", "classes"):
         loss = loss_of(layout)
         before = state(loss)
@@ -166,7 +119,7 @@ def disagrees() -> dict[str, Any]:
 
 def test_every_rank_names_the_one_that_disagrees_and_the_argument() -> None:
     for found in run(3, disagrees):
-        for name in ("num_classes", "decay", "pairgrad"):
+        for name in ("num_classes", "decay"):
             assert found[name]["error"] == "RankError"
             assert found[name]["ranks"] == (1,)
             assert found[name]["text"].startswith(f"{name} must be the same on all ranks")
