@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 # The same examples in every run, however slow the machine is, and no file of examples that workers share.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+_THREADS = torch.get_num_threads()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As shells start what they put into the background. What tests start would ignore it, too, and wait for an interruption that never comes.
@@ -46,19 +47,27 @@ def _global_state() -> dict[str, Any]:
         "environment": {name: value for name, value in os.environ.items() if name.startswith(ours)},
         "default dtype": torch.get_default_dtype(),
         "default device": torch.get_default_device(),
-        "threads": torch.get_num_threads(),
         "gradients": torch.is_grad_enabled(),
         "anomaly detection": torch.is_anomaly_enabled(),
-        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "process group": torch.distributed.is_available() and torch.distributed.is_initialized(),
     }
 
 
+def _set_back() -> None:
+    torch.set_num_threads(_THREADS)
+    torch.use_deterministic_algorithms(False)
+
+
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    """A test that leaves global state behind fails, and not another one that happens to run after it."""
+    """A test that leaves global state behind fails, and not another one that happens to run after it.
+
+    Commands, which users run in processes of their own, may set threads and deterministic algorithms: those are set back, also after what fixtures have run.
+    """
+    _set_back()
     before = _global_state()
     yield
+    _set_back()
     after = _global_state()
     changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert not changed, f"this test has left behind: {changed}"
