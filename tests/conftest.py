@@ -34,14 +34,8 @@ def pytest_sessionfinish() -> None:
 
 
 def _global_state() -> dict[str, Any]:
-    ours = (
-        "PAIRGRAD_",
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "MASTER_",
-        "HOME",
-    )  # libraries set variables of their own when they are first used
+    # of ours and of torchrun; libraries set variables of their own when they are first used
+    ours = ("PAIRGRAD_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "HOME")
     return {
         "working directory": os.getcwd(),
         "environment": {name: value for name, value in os.environ.items() if name.startswith(ours)},
@@ -55,7 +49,8 @@ def _global_state() -> dict[str, Any]:
 
 def _set_back() -> None:
     torch.set_num_threads(_THREADS)
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(autouse=True)
