@@ -388,7 +388,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         "--site-dir",
         str(tmp_path),
     ]
-    done = subprocess.run(command, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=1000, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "index.html").exists()
 

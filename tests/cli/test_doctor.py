@@ -41,7 +41,6 @@ class TestDoctor:
         assert found["healthy"]
         assert [check["name"] for check in found["checks"]] == list(self_check.CHECKS)
         assert {check["status"] for check in found["checks"]} == {"ok"}
-        assert sum(check["seconds"] for check in found["checks"]) < 60  # ten on an idle machine; a test has company
         assert "float64, float32, bfloat16" in found["devices"][0]["words"]
 
     def test_a_wrong_slope_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:

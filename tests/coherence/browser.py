@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-PATIENCE = 60.0  # seconds for an answer
+PATIENCE = 600.0  # seconds for an answer: a safety net that a busy machine does not reach
 
 
 def found() -> str | None:

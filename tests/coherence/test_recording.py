@@ -1,13 +1,12 @@
 """Recording a run: what cannot be seen, what is kept, and that the run is left alone."""
 
-import os
-
 import pytest
 import torch
 from torch.autograd import Function
 
 import pairgrad as pg
 from tests.coherence.training import Capped, Direction, Net, Opaque, linear_steps, same, train
+from tests.distributed.ranks import run
 
 
 def test_nothing_met():
@@ -114,28 +113,20 @@ def test_a_compiled_model_without_eager_parts_is_mentioned(monkeypatch):
     torch._dynamo.reset()
 
 
-def _rank(rank, port, queue):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    try:
-        wrapped = lambda: torch.nn.parallel.DistributedDataParallel(Net())  # noqa: E731
-        plain = train(steps=5, model=wrapped, seed=rank)
-        with pg.record(states=3) as recording:
-            recorded = train(steps=5, model=wrapped, seed=rank)
-        report = recording.audit(effort="glance")
-        queue.put((rank, same(plain, recorded), sorted((n.name, n.visits, n.passed) for n in report.nodes), report.loss_note))
-    finally:
-        torch.distributed.destroy_process_group()
+def _recorded():
+    rank = torch.distributed.get_rank()
+    wrapped = lambda: torch.nn.parallel.DistributedDataParallel(Net())  # noqa: E731
+    plain = train(steps=5, model=wrapped, seed=rank)
+    with pg.record(states=3) as recording:
+        recorded = train(steps=5, model=wrapped, seed=rank)
+    report = recording.audit(effort="glance")
+    return same(plain, recorded), sorted((n.name, n.visits, n.passed) for n in report.nodes), report.loss_note
 
 
 @pytest.mark.distributed
 @pytest.mark.slow
 def test_distributed_data_parallel():
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    torch.multiprocessing.spawn(_rank, (29731 + os.getpid() % 500, queue), nprocs=2)
-    for _ in range(2):
-        _, unchanged, nodes, note = queue.get()
+    for unchanged, nodes, note in run(2, _recorded):
         assert unchanged
         assert [(name, visits) for name, visits, _ in nodes] == [("Capped", 5), ("Direction", 5), ("Opaque", 5), ("Quarters", 5)]
         assert not {name: passed for name, _, passed in nodes}["Capped"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import math
-import multiprocessing
 import os
 import pickle
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pairgrad as pg
 from pairgrad.distributed import Layout, RankError, ShardedClassState, distribute, top_classes, vmf_cross_entropy
-from pairgrad.distributed.inputs import _cut
-from tests.distributed.ranks import error_of, run
+from tests.distributed.ranks import all_are_here, error_of, run
 
 pytestmark = pytest.mark.distributed
 
@@ -189,12 +188,6 @@ def test_all_ranks_of_a_mesh_name_the_one_that_refused() -> None:
         assert text.startswith("rank 3 refused its batch")
 
 
-def test_an_empty_batch_keeps_what_has_no_samples() -> None:
-    empty = _cut({"x": torch.ones(2, 3), "scale": torch.tensor(2.0), "name": "train"})
-    assert empty["x"].shape == (0, 3)
-    assert (empty["scale"].item(), empty["name"]) == (2.0, "train")
-
-
 def test_a_loss_stays_on_its_device() -> None:
     loss = pg.ProCoLoss(CLASSES, DIM)
     with torch.device("meta"):  # what is made without a device is made there
@@ -221,40 +214,50 @@ def test_second_derivatives_of_the_plain_path_see_the_bank_of_each_view(score: s
         assert (plain - other).abs().max() <= FLOAT64 * plain.abs().max()
 
 
-def test_a_bank_that_is_converted_says_so() -> None:
-    loss = distribute(pg.ProCoLoss(CLASSES, DIM)).double()
-    assert loss.bank.meeting.dtype == torch.float64
+def test_a_converted_loss_takes_features_of_its_dtype() -> None:
+    features, labels = batch(1)
+    generators = (torch.Generator().manual_seed(1) for _ in range(2))
+    plain, other = (pg.ProCoLoss(CLASSES, DIM, generator=generator) for generator in generators)
+    value = distribute(other).double()(features, labels)
+    assert value.dtype == torch.float64
+    assert value.item() == pytest.approx(plain.double()(features, labels).item(), rel=FLOAT64)
 
 
-def _twice(rank: int, port: int, answers: Any) -> None:
-    """Two process groups in turn, on one port."""
-    torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
-    watches = []
-    for _ in range(2):
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+def listening() -> int:
+    """Sockets of this process that wait for connections: the stores of torch that it serves."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as each:
+            found += each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return found
+
+
+def twice() -> tuple[list[int], list[int]]:
+    """Two process groups in turn, each with a store that rank 0 serves: watching threads while a group is there, and stores that outlive it."""
+    first = dist.get_rank() == 0
+    stores = [dist.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False) for _ in range(2)] if first else []
+    ports = [store.port for store in stores] or [0, 0]
+    dist.broadcast_object_list(ports)
+    stores = stores or [dist.TCPStore("127.0.0.1", port, 2, is_master=False) for port in ports]
+    all_are_here("with two stores")
+    dist.destroy_process_group()
+    watches, served = [], []
+    while stores:
+        dist.init_process_group("gloo", store=stores.pop(), rank=0 if first else 1, world_size=2)
         loss = distribute(pg.ProCoLoss(4, 3))
         loss(torch.ones(2, 3), torch.tensor([0, 1]))
-        dist.barrier()
         del loss
         watches.append(sum("pairgrad" in thread.name for thread in threading.enumerate()))
+        all_are_here("to leave together")
         dist.destroy_process_group()
-    answers.put(watches)
+        served.append(listening())
+    return watches, served
 
 
-def test_a_second_group_on_the_same_port_finds_no_store_of_the_first() -> None:
-    context = multiprocessing.get_context("forkserver")
-    answers = context.Queue()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = [context.Process(target=_twice, args=(rank, port, answers)) for rank in range(2)]
-    for process in ranks:
-        process.start()
-    assert [answers.get(timeout=60) for _ in ranks] == [[1, 1], [1, 1]]
-    for process in ranks:
-        process.join(20)
-    assert [process.exitcode for process in ranks] == [0, 0]
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
+def test_the_store_of_a_group_ends_with_it() -> None:
+    """A second group can listen on the same port, and no rank finds what the first has left there."""
+    assert run(2, twice, expect=(0, 1)) == [([1, 1], [1, 0]), ([1, 1], [0, 0])]
 
 
 class Together(nn.Module):

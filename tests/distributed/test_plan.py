@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from pairgrad.distributed import calibration
-from pairgrad.distributed.calibration import Rate, calibrated, solved
-from pairgrad.distributed.calls import Call, wire_bytes
-from pairgrad.distributed.collectives import call_seconds, expected_distinct, ring_steps, statistics_exchange, step_calls
-from pairgrad.distributed.footprint import PROCESS, footprint
-from pairgrad.distributed.layout import shard
-from pairgrad.distributed.plan import SCHEMA, Cluster, Workload, estimate, plan_layouts, ranks_needed, refusal
+from pairgrad.distributed import Call, Cluster, Workload, calibrated, estimate, plan_layouts, shard, step_calls, wire_bytes
 
 MEMORY_TOL = 0.1  # the issue's: a plan is to be within a tenth of what is measured
 
@@ -81,29 +77,45 @@ def test_the_rule_sends_less(itemsize):
     seen = set()
     for data, rows, distinct, views in itertools.product((2, 3, 8), (1, 7, 20, 27, 40, 200), (1, 13, 17, 41, 200), (1, 2)):
         facts = {"data": data, "class_rows": rows, "dim": 16, "itemsize": itemsize, "distinct": distinct, "views": views}
-        chosen = statistics_exchange("auto", **facts)
-        assert (chosen == "gather") == (data * distinct * (views * 16 * itemsize + 16) <= 2 * rows * (views * 16 + 1) * itemsize), facts
-        sent = {way: wire_bytes(step_calls(classes=1, local_rows=1, scored_rows=1, exchange=way, **facts)) for way in ("gather", "reduce")}
-        assert sent[chosen] == min(sent.values()), facts
-        seen.add(chosen)
-    assert seen == {"gather", "reduce"}
+        calls = {way: step_calls(classes=1, local_rows=1, scored_rows=1, exchange=way, **facts) for way in ("auto", "gather", "reduce")}
+        gathers = data * distinct * (views * 16 * itemsize + 16) <= 2 * rows * (views * 16 + 1) * itemsize
+        assert calls["auto"] == calls["gather" if gathers else "reduce"], facts
+        assert wire_bytes(calls["auto"]) == min(wire_bytes(calls["gather"]), wire_bytes(calls["reduce"])), facts
+        seen.add(gathers)
+    assert seen == {True, False}
 
 
 def test_expected_distinct_classes_are_those_of_random_labels():
-    """2000 draws of 40 labels from 50 classes, of which 20 are held: the mean is within 5 standard errors (one false alarm in 2 million)."""
-    held = torch.stack([torch.bincount(torch.randint(50, (40,)), minlength=50)[:20] > 0 for _ in range(2000)]).sum(1).double()
-    exact = 20 * (1 - (1 - 1 / 50) ** 40)
+    """2000 draws of 40 labels from 50 classes, of which 17 are held: the mean is within 5 standard errors (one false alarm in 2 million)."""
+    held = torch.stack([torch.bincount(torch.randint(50, (40,)), minlength=50)[:17] > 0 for _ in range(2000)]).sum(1).double()
+    exact = 17 * (1 - (1 - 1 / 50) ** 40)
     assert abs(held.mean() - exact) <= 5 * held.std() / 2000**0.5
-    assert expected_distinct(50, 20, 40) == -int(-exact // 1)
-    assert expected_distinct(1, 1, 5) == 1
-    assert expected_distinct(10, 10, 0) == 0
-    assert expected_distinct(10**9, 10**9, 3) == 3
+    assert distinct(50, 17, 40) == math.ceil(exact)
+    assert distinct(10, 10, 1) == 1
+    assert distinct(10**9, 10**9, 3) == 3
+
+
+def distinct(classes, held, batch):
+    """Of a batch that all ranks score, on the rank with the first `held` classes."""
+    found = estimate(Workload(classes, 64, batch), Cluster(-(-classes // held)), data=1, classes=-(-classes // held))
+    assert (found.class_rows, found.scored_rows) == (held, batch)
+    return found.distinct
+
+
+def ring_seconds(call, bandwidth, latency):
+    """Messages one after the other around a ring, the sum of all-reduce twice; an all-gather passes on what each rank has, the others parts of it."""
+    rounds = call.ranks - 1
+    messages = 2 * rounds if call.operation == "all-reduce" else rounds
+    size = call.payload if call.operation == "all-gather" else call.payload / call.ranks
+    return messages * (latency + size / bandwidth)
 
 
 def test_messages_and_seconds_of_a_ring():
-    calls = [Call("a", operation, 1000, 5) for operation in ("all-gather", "reduce-scatter", "all-reduce")]
-    assert [ring_steps(call) for call in calls] == [4, 4, 8]
-    assert [call_seconds(call, 100.0, 0.5) for call in calls] == [2 + 40, 2 + 8, 4 + 16]
+    found = estimate(Workload(1000, 64, 30), Cluster(6, bandwidth=1e6, latency=1e-3), data=3, classes=2)
+    assert {call.operation for call in found.calls} == {"all-gather", "reduce-scatter", "all-reduce"}
+    assert found.exchanging == pytest.approx(sum(ring_seconds(call, 1e6, 1e-3) for call in found.calls), rel=1e-12)
+    for call, data in zip(found.calls, found.to_dict(Cluster(6, bandwidth=1e6, latency=1e-3))["calls"], strict=True):
+        assert data["seconds"] == pytest.approx(ring_seconds(call, 1e6, 1e-3), rel=1e-12)
 
 
 def test_an_estimate_by_hand():
@@ -118,7 +130,7 @@ def test_an_estimate_by_hand():
     assert found.matrix_flops == 4 * 64 * scores
     assert found.elementwise_flops == 2000 * scores
     assert found.scoring == (4 * 64 + 2000) * scores / 1e9
-    assert found.exchanging == pytest.approx(sum(ring_steps(c) * 1e-3 + float(c.wire) / 1e6 for c in found.calls), rel=1e-12)
+    assert found.exchanging == pytest.approx(sum(ring_seconds(call, 1e6, 1e-3) for call in found.calls), rel=1e-12)
     assert found.seconds == found.scoring + found.exchanging
 
 
@@ -189,7 +201,8 @@ def test_equal_times_go_to_fewer_bytes():
 def test_refused_are_those_that_the_bank_refuses():
     for classes, ranks in itertools.product(range(1, 30), range(1, 12)):
         first, last = shard(classes, ranks, ranks - 1)
-        assert (refusal(Workload(classes, 8, 4), ranks) is not None) == (first == last), (classes, ranks)
+        refused = {shards for _, shards, _ in plan_layouts(Workload(classes, 8, 4), Cluster(ranks)).refused}
+        assert (ranks in refused) == (first == last), (classes, ranks)
     plan = plan_layouts(Workload(10, 8, 4), Cluster(6))
     assert [(data, classes) for data, classes, _ in plan.refused] == [(1, 6)]
     assert "10 classes in shards of 2 leave the last of 6 ranks without any" in plan.refused[0][2]
@@ -213,14 +226,15 @@ def test_the_fewest_ranks_that_fit(memory, views):
 
 
 def test_no_number_of_ranks_helps_where_a_process_is_too_large():
-    assert ranks_needed(Workload(10**6, 512, 8192), Cluster(1, memory=PROCESS)) is None
-    assert ranks_needed(Workload(10**6, 512, 8192), Cluster(1, memory=2 * PROCESS)) is not None
+    workload, process = Workload(10**6, 512, 8192), Cluster(1).process
+    assert plan_layouts(workload, Cluster(1, memory=process)).needed is None
+    assert plan_layouts(workload, Cluster(1, memory=2 * process)).needed is not None
 
 
 def test_as_data():
     plan = plan_layouts(Workload(10**6, 128, 64, dtype=torch.float64), Cluster(4, memory=1e12))
     data = json.loads(json.dumps(plan.to_dict()))
-    assert data["schema"] == SCHEMA == "pairgrad.plan/1"
+    assert data["schema"] == "pairgrad.plan/1"
     assert data["workload"]["dtype"] == "float64"
     assert data["best"] == {"data": plan.layouts[0].data, "classes": plan.layouts[0].classes}
     first = data["layouts"][0]
@@ -252,41 +266,26 @@ def test_wrong_arguments(make, error, message):
         make()
 
 
-def test_items_of_a_bank():
-    facts = {"class_rows": 1000, "dim": 16, "itemsize": 4, "scored_rows": 8, "touched_rows": 8, "calls": []}
-    plain = footprint(**facts)
-    assert (plain.sums, plain.counts, plain.derived, plain.prior, plain.next_epoch) == (128_000, 16_000, 8_000, 0, 0)
-    assert plain.bank == 152_000
-    assert footprint(**facts, prior=True).bank - plain.bank == 4_000
-    assert footprint(**facts, two_epochs=True).bank - plain.bank == 136_000
+def test_a_bank_by_hand():
+    """Sums in two words, counts and norms in float64, concentration and rate; then a word for the prior, and the sums and counts of a second epoch."""
+    bank = {options: alone(1000, 16, 8, **dict(options)).bank for options in ((), (("prior", True),), (("two_epochs", True),))}
+    assert bank[()] == 1000 * (2 * 16 * 4 + 2 * 8 + 2 * 4) == 152_000
+    assert bank[(("prior", True),)] - bank[()] == 1000 * 4
+    assert bank[(("two_epochs", True),)] - bank[()] == 1000 * (2 * 16 * 4 + 8)
+    assert alone(1000, 16, 8, dtype=torch.float64).bank == 1000 * (2 * 16 * 8 + 2 * 8 + 2 * 8)
 
 
 def test_the_peak_is_where_the_bank_is_made_or_in_a_step():
-    facts = {"class_rows": 100_000, "dim": 16, "scored_rows": 8, "touched_rows": 8, "calls": []}
-    single, double = footprint(**facts, itemsize=4), footprint(**facts, itemsize=8)
-    assert single.creation == 3 * 65536 * 16 * 4  # three blocks of directions; the norms take a float64 copy of one block, 65536 * 16 * 8
-    assert double.creation == 3 * 65536 * 16 * 8
-    assert single.peak == single.process + single.bank + single.creation
-    busy = footprint(**{**facts, "scored_rows": 10_000}, itemsize=4)
+    idle, busy = alone(100_000, 16, 8), alone(100_000, 16, 10_000)
+    assert idle.creation > idle.step
     assert busy.step > busy.creation
+    assert idle.peak == idle.process + idle.bank + idle.creation
     assert busy.peak == busy.process + busy.bank + busy.step
 
 
-def test_items_of_a_step():
-    facts = {"class_rows": 1000, "dim": 16, "itemsize": 4, "scored_rows": 200, "touched_rows": 100, "views": 2}
-    calls = [Call("a", "all-gather", 100, 3), Call("b", "all-reduce", 10, 3), Call("c", "reduce-scatter", 9, 3)]
-    found = footprint(**facts, calls=calls)
-    assert found.exchange == 400 + 20 + 12
-    assert found.views == 4 * 2 * 200 * 64
-    assert found.touched == 4 * 2 * 100 * 64
-    assert found.scores == 10 * 256 * 400 * 4  # larger than 11 x 200 x 100 x 4
-    assert found.copies == 0
-    many = footprint(**{**facts, "touched_rows": 501}, calls=calls)  # most classes: a bank for each view
-    assert many.copies == 2 * 1000 * (16 + 2) * 4
-    apart = footprint(**{**facts, "class_rows": 10**6, "touched_rows": 2000}, calls=calls)
-    assert apart.scores == 10 * 256 * 400 * 4  # in tiles too, of one view instead of two
-    all_apart = footprint(**{**facts, "class_rows": 10**6, "touched_rows": 2000}, calls=calls, sampled=100)
-    assert all_apart.scores == 11 * 256 * 400 * 4  # sampled: of every view
+def alone(classes, dim, batch, **options):
+    """The memory of one process with all classes."""
+    return estimate(Workload(classes, dim, batch, **options), Cluster(1), data=1, classes=1).memory
 
 
 _MEASURE = """
@@ -317,42 +316,34 @@ def test_peak_of_a_process(classes, dim, batch, views, dtype):
     giving_back = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # else glibc keeps more or less, by chance
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **giving_back})
     measured = 1024 * int(done.stdout)
-    workload = Workload(classes, dim, batch, views=views, dtype=getattr(torch, dtype))
-    predicted = estimate(workload, Cluster(1), data=1, classes=1).memory
+    predicted = alone(classes, dim, batch, views=views, dtype=getattr(torch, dtype))
     assert abs(predicted.peak / measured - 1) <= MEMORY_TOL, (predicted, measured)
 
 
-def test_rate_and_elementwise_work_give_back_the_time():
-    rate = solved(128, 3e-8, 1e-8)
-    assert rate == Rate(5.12e10, 1024.0)
-    assert (4 * 128 + rate.elementwise) / rate.flops == pytest.approx(3e-8, rel=1e-3)
-    assert solved(128, 1e-8, 2e-8).elementwise == 0.0
+def test_calibration_gives_back_the_time_of_a_pass(monkeypatch):
+    """With a clock that goes three times as far in a pass as in its products: the real one says what else runs on the machine."""
+    before, ticks, clock = torch.get_num_threads(), [], iter([0.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    clock = itertools.count(0.0, 3.0)  # read before and after what is timed
 
+    def tick():
+        nonlocal clock
+        ticks.append(torch.get_num_threads())
+        clock = itertools.count(0.0, 1.0)
 
-def test_calibration_times_a_pass_and_its_products(monkeypatch):
-    """With a clock that is told how long each takes: the real one says what else runs on the machine."""
-    before, ticks, clock = torch.get_num_threads(), [], [0.0]
-    monkeypatch.setattr(calibration.time, "perf_counter", lambda: clock[0])
-    for name, seconds in (("whole", 3.0), ("products", 1.0)):
-        run = getattr(calibration._Pass, name)
-        monkeypatch.setattr(
-            calibration._Pass, name, lambda self, run=run, seconds=seconds: (run(self), clock.append(clock.pop() + seconds))
-        )
     try:
         torch.set_num_threads(2)
-        rate = calibrated(64, rows=8, classes=5000, tick=lambda: ticks.append(torch.get_num_threads()))
+        flops, elementwise = calibrated(64, rows=8, classes=5000, tick=tick)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
     assert ticks == [1, 1]
-    assert rate == Rate(4 * 64 * 8 * 5000, 2 * 4 * 64)
+    assert flops == 4 * 64 * 8 * 5000  # in the second that the products take
+    assert (4 * 64 + elementwise) * 8 * 5000 / flops == 3.0
 
 
 def test_what_is_timed_visits_every_class():
-    timed = calibration._Pass(16, 8, torch.float64, torch.device("cpu"), 10_000)
-    with FlopCounterMode(display=False) as products:
-        timed.products()
-    assert products.get_total_flops() == 4 * 8 * 10_000 * 16
-    timed.whole()
-    assert timed.features.grad is not None
-    assert timed.features.grad.abs().min() > 0
+    with FlopCounterMode(display=False) as counted:
+        calibrated(16, rows=8, dtype=torch.float64, classes=10_000)
+    products = 4 * 8 * 10_000 * 16
+    assert counted.get_total_flops() >= 12 * products  # six rounds of a pass, which has these products and more, and six of the products

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.distributed.plan import Cluster, Workload, estimate
+from pairgrad.distributed import Cluster, Workload, estimate
 from tests.hostile.calls.given import COUNTS, FEATURES, LABELS, LOGITS, SHARES, STATE, UNIT, B, K, P, draw
 
 

@@ -14,7 +14,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 ENVIRONMENT.pop("PYTEST_CURRENT_TEST", None)
 SMALL = ("--set", "batch_size=48", "--set", "outlier_batch_size=24", "--monitor-every", "0", "--record-every", "1", "--threads", "1", "-q")
 NAME = "digits-lt-paired-seed3407"
-PATIENCE = 150.0  # seconds, on a busy machine
+PATIENCE = 1000.0  # seconds: a safety net that a busy machine does not reach
 
 
 class Launched:
@@ -67,12 +67,18 @@ class Launched:
             assert time.monotonic() < end, f"update {step} was not reached: {self.text()}"
             time.sleep(0.02)
 
+    def wait_for_words(self, words: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while words not in self.text():
+            assert time.monotonic() < end, f"{words!r} was not said: {self.text()}"
+            time.sleep(0.05)
+
     def signal(self, rank: int, number: int) -> None:
         os.kill(self.ranks()[rank], number)
 
-    def wait(self, seconds: float = PATIENCE) -> int:
+    def wait(self) -> int:
         """The exit code of torchrun, once it and all of its processes are gone."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while (code := self.process.poll()) is None:
             assert time.monotonic() < end, f"torchrun has not ended: {self.text()}"
             self.ranks()

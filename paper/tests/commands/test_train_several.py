@@ -30,7 +30,7 @@ def newest(output: Path) -> Any:
 
 def finished(output: Path, processes: int, *more: str) -> dict[str, Any]:
     with Launched(output, processes, *more) as launched:
-        assert launched.wait(200) == 0, launched.text()
+        assert launched.wait() == 0, launched.text()
         assert "Warning" not in launched.text()
     return newest(output).state
 
@@ -201,7 +201,7 @@ def test_killed_and_taken_up_with_the_same_bits(rank: int, inside: bool, more: t
 def test_killed_in_the_middle_of_a_checkpoint(tmp_path: Path) -> None:
     output = tmp_path / "runs"
     with Launched(output, 2, *EPOCHS, program=(KILLED,), torchrun=("--max-restarts", "1")) as launched:
-        assert launched.wait(120) == 0, launched.text()
+        assert launched.wait() == 0, launched.text()
         (sentence,) = launched.sentences()
         assert sentence.startswith("rank 1 of 2, in 'run: writing a checkpoint'")
         assert "rank 0 gave no sign of life" in sentence
@@ -215,18 +215,14 @@ def test_killed_in_the_middle_of_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_process_that_hangs(tmp_path: Path) -> None:
     output = tmp_path / "runs"
-    with Launched(output, 2, *EPOCHS, "--timeout", "4") as launched:
+    with Launched(output, 2, *EPOCHS, "--timeout", "15") as launched:  # which holds for the start, too
         launched.wait_for_update(7)
         launched.signal(1, signal.SIGSTOP)
-        began = time.monotonic()
-        while not launched.sentences():
-            assert time.monotonic() - began < 40
-            time.sleep(0.1)
-        assert time.monotonic() - began >= 4
-        assert_sentence = launched.sentences()[0]
-        assert "rank 1 gave no sign of life for 3 seconds: it died, or hangs" in assert_sentence
-        assert "Timed out" in assert_sentence
-        time.sleep(2.0)  # torchrun asks the other to end, and waits half a minute before it makes it
+        launched.wait_for_words("pairgrad train: ")
+        launched.wait_for_words("Sending process")  # torchrun asks the other to end, and waits half a minute before it makes it
+        sentence = launched.sentences()[0]
+        assert "rank 1 gave no sign of life for 3 seconds: it died, or hangs" in sentence
+        assert "Timed out" in sentence
         launched.signal(1, signal.SIGCONT)
         assert launched.wait() == 1
     assert newest(output).step == 5

@@ -21,7 +21,7 @@ with RunLock(sys.argv[1]):
     child = os.fork()  # a data loader's worker, say
     if child:
         print(child, flush=True)
-    time.sleep(100)
+    time.sleep(3600)  # until it is killed
 """
 
 

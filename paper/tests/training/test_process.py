@@ -2,11 +2,10 @@
 
 import os
 import pickle
-import socket
 
 import pytest
 import torch
-from tests.distributed.ranks import all_are_here, run
+from tests.distributed.ranks import LIMIT, agent, all_are_here, run
 from torch import distributed
 
 from pairgrad.distributed import RankError
@@ -130,16 +129,12 @@ def test_what_processes_do_together():
         assert "rank 1 gave no sign of life" in text
 
 
-def _leaves():
+def _leaves(variables):
     """A group as torchrun would have it made, which one of two processes leaves with an error."""
     rank = distributed.get_rank()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = [free.getsockname()[1]]
-        distributed.broadcast_object_list(port)
     distributed.destroy_process_group()
-    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port[0]))
-    process = Process.here(Sharing(timeout=20.0))
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), **variables)
+    process = Process.here(Sharing(timeout=LIMIT))
 
     def work():
         with process.joined(torch.device("cpu")):
@@ -148,12 +143,13 @@ def _leaves():
                 raise ZeroDivisionError("nothing to divide by")
             process.barrier("the next update")
 
-    return _outcome(work), process.sharing.timeout
+    return _outcome(work)
 
 
 @pytest.mark.distributed
 def test_a_process_that_leaves_says_why():
-    (first, _), (second, _) = run(2, _leaves, expect=(0, 1))  # each leaves when it is done
+    with agent() as variables:
+        first, second = run(2, _leaves, variables, expect=(0, 1))  # each leaves when it is done
     assert second == ("ZeroDivisionError", "nothing to divide by")
     assert first[0] == "RankError"
     assert "in 'run: the next update'" in first[1]

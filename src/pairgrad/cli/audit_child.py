@@ -110,10 +110,11 @@ class Child:
                     continue
 
     def ended(self) -> bool:
-        """Whether the process is over and everything it said is in `events`; children of its own may hold the pipe open."""
+        """Whether the process is over and everything it said is in `events`."""
         if self._process.poll() is None:
             return False
-        self._reader.join(0.5)
+        self._kill_all()  # children of its own, which may hold the pipe open
+        self._reader.join(_GRACE)
         return True
 
     @property
@@ -133,13 +134,16 @@ class Child:
 
     def close(self) -> None:
         """End it, and what it has started, whichever of them is still there."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            self._process.kill() if sys.platform == "win32" else os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill_all()
         self.wait(_GRACE)
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         Path(self._crash_file).unlink(missing_ok=True)
+
+    def _kill_all(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            self._process.kill() if sys.platform == "win32" else os.killpg(self._process.pid, signal.SIGKILL)
 
     def crash_place(self) -> str:
         """Where in the user's code a crash happened, as far as the interpreter could write it down."""

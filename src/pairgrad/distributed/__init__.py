@@ -6,26 +6,36 @@
 """
 
 from pairgrad.distributed.bank import EXCHANGES, DistributedClassBank
+from pairgrad.distributed.calibration import calibrated
 from pairgrad.distributed.calls import Call, wire_bytes
 from pairgrad.distributed.communicator import Communicator
 from pairgrad.distributed.cross_entropy import ShardedClassState, vmf_cross_entropy
 from pairgrad.distributed.inputs import until_all_are_done
 from pairgrad.distributed.layout import Layout, shard
 from pairgrad.distributed.loss import distribute
+from pairgrad.distributed.plan import Cluster, Estimate, Plan, Workload, estimate, plan_layouts, step_calls
 from pairgrad.distributed.top import top_classes
 from pairgrad.distributed.watch import RankError, Watch
 
 __all__ = [
     "EXCHANGES",
     "Call",
+    "Cluster",
     "Communicator",
     "DistributedClassBank",
+    "Estimate",
     "Layout",
+    "Plan",
     "RankError",
     "ShardedClassState",
     "Watch",
+    "Workload",
+    "calibrated",
     "distribute",
+    "estimate",
+    "plan_layouts",
     "shard",
+    "step_calls",
     "top_classes",
     "until_all_are_done",
     "vmf_cross_entropy",

@@ -112,15 +112,15 @@ class Watch:
 
     def _finding_soon(self, peers: tuple[int, ...]) -> dict[str, Any]:
         """What another rank found, or what comes out of listening to all of them."""
-        before = {rank: self._said(rank) for rank in peers}
-        deadline = time.monotonic() + SIGNS * BEAT + BEAT / 2
+        before, began = {rank: self._said(rank) for rank in peers}, self._beats
         while True:
             found = self._finding()
             if found is not None and found != self._outdated:
                 return found
             after = {rank: self._said(rank) for rank in peers}
             gone = tuple(rank for rank in peers if after[rank].get("beat") == before[rank].get("beat"))
-            if not gone or time.monotonic() > deadline:
+            # Counted in beats of our own: where the machine is too busy for signs of the others, it is for ours.
+            if not gone or self._beats - began > SIGNS or not self._thread.is_alive():
                 break
             time.sleep(BEAT / 5)
         away = tuple(rank for rank in peers if rank not in gone and not self._waits(after[rank]))

@@ -127,9 +127,9 @@ LOSSES = '''
                 word = "swallowed"
 
     def mark(word):
-        """On the screen and as a file, for who waits."""
-        open(f"{word}.mark", "w").close()
+        """On the screen and then as a file: one that waits for the file may interrupt at once, and the word is there."""
         print(word, flush=True)
+        open(f"{word}.mark", "w").close()
 
     def leaves_a_process_behind(x, started=[]):
         if not started:

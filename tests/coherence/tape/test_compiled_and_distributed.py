@@ -11,6 +11,7 @@ from torch.overrides import _get_current_function_mode_stack
 
 import pairgrad
 from tests.coherence.tape.steps import cube, loss_of, parameter, recorded, refusal_of
+from tests.distributed.ranks import alone
 
 COMPILED = ", such as one in a region compiled by torch.compile"
 
@@ -122,9 +123,8 @@ def test_what_is_not_compiled_after_all_is_recorded():
 
 @pytest.fixture(scope="module")
 def group():
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
+    with alone():
+        yield
 
 
 @pytest.mark.usefixtures("group")
