@@ -78,9 +78,11 @@ class Watch:
             self._thread.join(2 * BEAT)
 
     def enter(self, call: str) -> None:
+        """A collective begins: other ranks see its name and number."""
         self.number, self.call, self.inside = self.number + 1, call, True
 
     def leave(self) -> None:
+        """The collective is over."""
         self.inside = False
 
     def _beat(self, store: Any) -> None:
