@@ -135,7 +135,26 @@ def test_a_defect_of_length_alone_leaves_the_plane_to_the_curvature():
     assert pictured(Straight.apply).axes[1] == "across it, at random"
 
 
-def test_one_number_has_two_slopes():
+def test_a_defect_that_differences_cannot_see_is_not_drawn():
+    class Waves(torch.autograd.Function):
+        """sin(3 x), opaque, with a gradient that is off by one in ten million."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.tensor(float(np.sin(3 * x.detach().numpy()).sum()), dtype=x.dtype)
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return (1 + 1e-7) * 3 * torch.cos(3 * x) * grad_output
+
+    picture = pictured(Waves.apply)
+    assert picture.consistent is None
+    assert np.isfinite(np.array(picture.supplied)).all()
+
+
+def test_one_number_has_two_slopes(turned):
     picture = pictured(Steep.apply, torch.tensor(1.5, dtype=torch.float64))
     x = np.array(picture.x)
     assert picture.axes == ("input 0", "")
@@ -143,6 +162,9 @@ def test_one_number_has_two_slopes():
     assert (x[0] + x[-1]) / 2 == pytest.approx(1.5)
     np.testing.assert_allclose(np.array(picture.supplied[0])[:, 0], 2.000002 * x, rtol=1e-15)
     np.testing.assert_allclose(np.array(picture.consistent[0])[:, 0], 2 * x, rtol=1e-15)
+    # the coordinate that moves most moves by as much of the size in every picture
+    gradient = 2 * X + X.flip(0)
+    assert turned.x[-1] * float((gradient / gradient.norm()).abs().max()) == pytest.approx((x[-1] - 1.5) / 1.5, rel=1e-12)
 
 
 @pytest.mark.parametrize("outside", ["nan", "raises"])
