@@ -18,7 +18,7 @@ def printed(bound: float | Fraction) -> str:
 @pytest.mark.parametrize(
     ("bound", "text"), [(1.23401e-9, "1.235e-09"), (0.375, "0.375"), (0.0, "0"), (2.0, "2"), (99991.0, "1e+05"), (math.inf, "inf")]
 )
-def test_a_bound_is_printed_printed(bound: float, text: str) -> None:
+def test_a_bound_is_printed_rounded_up(bound: float, text: str) -> None:
     assert printed(bound) == text
     assert float(text) >= bound
 
