@@ -395,20 +395,11 @@ class _Audit:
             self.findings.append(straight_through_finding(self.straight))
         elif kinds:
             self.verdict = Verdict.INCOHERENT
-        elif self._undecided():
-            self.verdict = Verdict.INCONCLUSIVE
-        elif any(finding.kind == "jump" for finding in self.findings):
-            self.verdict = Verdict.JUMP
-        elif any(finding.kind == "kink" for finding in self.findings):
-            self.verdict = Verdict.KINK
         else:
-            self.verdict = Verdict.COHERENT
-
-    def _undecided(self) -> bool:
-        """Whether there is an argument of which nothing is known; findings say so."""
-        open_question, findings = undecided(self.observations)
-        self.findings += findings
-        return open_question
+            open_question, unknown = undecided(self.observations)
+            self.findings += unknown
+            met = [verdict for verdict in (Verdict.JUMP, Verdict.KINK) if any(finding.kind == verdict for finding in self.findings)]
+            self.verdict = Verdict.INCONCLUSIVE if open_question else (*met, Verdict.COHERENT)[0]
 
     def consequences(self) -> None:
         """Where an incoherent gradient comes from, and what it does."""
@@ -435,11 +426,6 @@ class _Audit:
         second = bool(defective(self.observations, 2))
         return audit(fn, arguments, effort="quick", second_order=second, consequences=False, intent=intent, seed=self.seed)
 
-    def _declared_inside(self) -> list[NodeVerdict]:
-        """Declared nodes, if every node that is not coherent is one of them."""
-        declared = [verdict for verdict in self.nodes if verdict.declared is not None]
-        return declared if all(verdict.coherent or verdict.declared is not None for verdict in self.nodes) else []
-
     # Reporting --------------------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
@@ -449,8 +435,9 @@ class _Audit:
         worst = max(wrong, key=lambda observation: observation.reading.relative) if wrong else None
         intent, passed = self.intent, passes(self.verdict)
         alarms = [finding for finding in self.findings if finding.severity == "alarm"]
-        inside = self._declared_inside()
-        if intent is None and inside and alarms and not {finding.kind for finding in alarms} - EXCUSABLE:
+        inside = [verdict for verdict in self.nodes if verdict.declared is not None]
+        explained = inside and all(verdict.coherent or verdict.declared is not None for verdict in self.nodes)
+        if intent is None and explained and alarms and not {finding.kind for finding in alarms} - EXCUSABLE:
             intent, passed = inside[0].declared, True
             named = ", ".join(f"{verdict.visit.name} ({verdict.declared})" for verdict in inside)
             text = (

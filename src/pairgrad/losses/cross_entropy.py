@@ -16,6 +16,7 @@ from pairgrad.ground.checks import (
     floating_tensor,
     integer_at_least,
     is_functorch_wrapped_tensor,
+    on_device,
     one_of,
     readable,
     real_number,
@@ -103,9 +104,7 @@ def vmf_cross_entropy(
     tile = None if tile is None else integer_at_least("tile", tile, 1)
     pot = resolve(realization, checked_state(state).dim)
     classes = state.classes()
-    features = checked_features(features, state.dim, classes.rows, validate=validate)
-    if features.dim() != 2:
-        raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
+    features = checked_features(features, state.dim, classes.rows, validate=validate, single=True)
     labels = checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
     dtype = working_dtype(features, classes, geometry_dtype)
     scalars = checked_scalars(scalar_dtype)
@@ -176,8 +175,30 @@ class Targets:
         even = torch.full((1, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
         return Targets(labels, share * (1 - smoothing), even if weight is None else even * weight, counted, share)
 
-    def tile(self, first: int, last: int) -> torch.Tensor | None:
-        return None if self.soft is None else self.soft[:, first:last]
+    def visit(
+        self, plan: fused.Plan, sums: fused.Sums, view: torch.Tensor, own: torch.Tensor, classes: Classes, bias: torch.Tensor | None
+    ) -> tuple[fused.Sums, fused.LinearSums]:
+        """Both kinds of sums over all classes, for soft targets; those of exponentials without the label of each row."""
+        linear = None
+        assert self.soft is not None
+        for first, last in plan.tiles(len(classes.rates)):
+            own_class = None if self.labels is None else self.labels[:, None] == torch.arange(first, last, device=view.device)
+            tile_bias = view.new_zeros(()) if bias is None else bias[first:last]
+            part = classes.tile(first, last)
+            sums, linear = fused.visit(plan, sums, view, own, part, tile_bias, own_class, self.soft[:, first:last], linear)
+        assert linear is not None
+        return sums, linear
+
+    def finish(
+        self, plan: fused.Plan, sums: fused.Sums, linear: fused.LinearSums, view: torch.Tensor, label: fused.Label | None
+    ) -> fused.Result:
+        """Loss and gradient from the sums of `visit`: the soft part first, since `fused.finish` writes over the sums."""
+        soft = weighted(fused.finish_linear(plan, sums, linear, view, label), self.counted)
+        if label is None or self.hard is None:
+            return soft
+        hard = weighted(fused.finish(plan, sums, view, label), self.hard)
+        gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
+        return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
 
     def losses(self, logits: torch.Tensor) -> torch.Tensor:
         """(B,), of logits (B, K), in operations that autograd and torch.func follow; what has no weight contributes 0, even where it is infinite."""
@@ -227,23 +248,9 @@ class Job:
             label = fused.label_terms(plan, view, own, target, label_bias(bias, targets.labels, view))
         else:
             plan = plan.without_fixed_top()
-        sums, linear = fused.start(plan, view, own, label, largest_bias(bias, view)), None
-        for first, last in plan.tiles(len(classes.rates)):
-            own_class = None
-            if targets.labels is not None:
-                own_class = targets.labels[:, None] == torch.arange(first, last, device=view.device)
-            tile_bias = view.new_zeros(()) if bias is None else bias[first:last]
-            sums, linear = fused.visit(
-                plan, sums, view, own, classes.tile(first, last), tile_bias, own_class, targets.tile(first, last), linear
-            )
-        assert linear is not None
-        # the soft part first: finish writes over the sums
-        soft = weighted(fused.finish_linear(plan, sums, linear, view, label), targets.counted)
-        if label is None or targets.hard is None:
-            return soft
-        hard = weighted(fused.finish(plan, sums, view, label), targets.hard)
-        gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
-        return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
+        sums = fused.start(plan, view, own, label, largest_bias(bias, view))
+        sums, linear = targets.visit(plan, sums, view, own, classes, bias)
+        return targets.finish(plan, sums, linear, view, label)
 
     def plain(
         self,
@@ -491,8 +498,7 @@ def checked_targets(
     """Labels, one per sample: classes or `ignore_index`, or the probabilities of all classes."""
     if isinstance(labels, torch.Tensor) and labels.is_floating_point():
         floating_tensor("labels", labels)
-        if labels.device != like.device:
-            raise ValueError(f"labels must be on {like.device}, got {describe(labels)}: move them with .to(...)")
+        on_device("labels", labels, like.device, move="them")
         if labels.shape != (batch, num_classes):
             raise ValueError(f"labels as probabilities must have shape ({batch}, {num_classes}), got {describe(labels)}")
         if readable(labels) and not bool(torch.isfinite(labels).all()):
