@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,17 +121,8 @@ def vmf_cross_entropy(
     learned = any(tensor.requires_grad for tensor in (classes.rows, classes.concentration)) and torch.is_grad_enabled()
     needed = torch.is_grad_enabled() and features.requires_grad
     with full_precision(device.type):
-        asked = number_of(
-            "cross-entropy",
-            temperature,
-            pot.realization,
-            label_smoothing,
-            ignore_index,
-            log_prior is None,
-            weight is None,
-            max_norm,
-            learned,
-        )
+        options = (temperature, pot.realization, label_smoothing, ignore_index, log_prior is None, weight is None, max_norm, learned)
+        asked = number_of("cross-entropy", *options)
         samples = meeting.together(features.detach().to(dtype)[None], labels, gradient=needed, asked=asked)
         meeting.total(1, len(samples.labels), device)  # replicas hear of it if one refused its batch
         targets = Targets.of(samples.labels, weight, ignore_index, label_smoothing, layout.num_classes, dtype)
@@ -166,7 +156,7 @@ def vmf_cross_entropy(
             if learned:
                 job, normaliser = Job(pot, local, dtype, True), result.normaliser[0]
                 again = _StateGradients(job, plan, samples, classes, temperature, shard.log_prior, normaliser, layout, owners)
-            rows = _Rows.apply(features, classes.rows, classes.concentration, result.loss[0, own], gradient, again)
+            rows = _Rows.apply(result.loss[0, own], gradient, again, features, classes.rows, classes.concentration)
         else:
             rows = result.loss[0, own]
         if reduction != "mean":
@@ -241,14 +231,9 @@ class _Rows(Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: torch.Tensor,
-        rows: torch.Tensor,
-        concentration: torch.Tensor,
-        loss: torch.Tensor,
-        gradient: torch.Tensor | None,
-        state: Callable[[torch.Tensor], dict[str, torch.Tensor]] | None,
+        ctx: Any, loss: torch.Tensor, gradient: torch.Tensor | None, state: _StateGradients | None, features: torch.Tensor, *_: torch.Tensor
     ) -> torch.Tensor:
+        """Of this rank's features, and of the rows and concentrations that `state` finds the gradients of."""
         ctx.gradient, ctx.state, ctx.dtype = gradient, state, features.dtype
         return loss.clone()
 
@@ -257,5 +242,5 @@ class _Rows(Function):
         if torch.is_grad_enabled():
             no_second_derivative()
         found = ctx.state(grad) if ctx.state is not None else {}
-        features = (grad[:, None] * ctx.gradient).to(ctx.dtype) if ctx.needs_input_grad[0] else None
-        return features, found.get("rows"), found.get("concentration"), None, None, None
+        features = (grad[:, None] * ctx.gradient).to(ctx.dtype) if ctx.needs_input_grad[3] else None
+        return None, None, None, features, found.get("rows"), found.get("concentration")

@@ -42,6 +42,7 @@ from pairgrad.sphere.inputs import checked_features, checked_labels, looks
 from pairgrad.sphere.state import Classes, ClassState, with_norms
 
 _BOUND_TOL = 1e-3  # by which a feature may exceed max_norm: unit vectors in half precision do, and the margins of the series are wider
+_INPUTS = ("features", "rows", "concentration", "temperature", "log_prior")  # what a fused loss may be differentiated by
 Again = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -232,7 +233,7 @@ class Job:
             result = self._pass(plan, features.detach().to(self.dtype)[None], known, bias)
         if torch.compiler.is_compiling():
             return given(features, result.loss[0], None if result.gradient is None else result.gradient[0])
-        return _Fused.apply(features, classes.rows, classes.concentration, temperature, log_prior, self, plan, classes, result)
+        return _Fused.apply(self, plan, classes, result, features, classes.rows, classes.concentration, temperature, log_prior)
 
     def _pass(self, plan: fused.Plan, view: torch.Tensor, classes: Classes, bias: torch.Tensor | None) -> fused.Result:
         targets = self.targets
@@ -275,7 +276,7 @@ class Job:
         totals: dict[str, torch.Tensor] = {name: torch.zeros_like(saved[name]) for name in wanted}
         for first, last in plan.tiles(len(classes.rates)):
             tile: dict[str, Any] = {}
-            for name in ("rows", "concentration", "temperature", "log_prior"):
+            for name in _INPUTS[1:]:
                 value = saved[name]
                 if isinstance(value, torch.Tensor):
                     value = value.detach() if name == "temperature" else value.detach()[first:last]
@@ -313,20 +314,10 @@ class _Fused(Function):
     """The rows of a loss whose gradient in the features is known already."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        features: torch.Tensor,
-        rows: torch.Tensor,
-        concentration: torch.Tensor,
-        temperature: Temperature,
-        log_prior: torch.Tensor | None,
-        job: Job,
-        plan: fused.Plan,
-        classes: Classes,
-        result: fused.Result,
-    ) -> torch.Tensor:
+    def forward(ctx: Any, job: Job, plan: fused.Plan, classes: Classes, result: fused.Result, *values: Any) -> torch.Tensor:
+        """`values`: of `_INPUTS`, in their order."""
         # a bank that is updated before backward runs must not stop it: what needs no gradient is kept, not saved
-        inputs = {"features": features, "rows": rows, "concentration": concentration, "temperature": temperature, "log_prior": log_prior}
+        inputs: dict[str, Any] = dict(zip(_INPUTS, values, strict=True))
         ctx.names = [
             name for name, value in inputs.items() if isinstance(value, torch.Tensor) and (value.requires_grad or name == "features")
         ]
@@ -342,21 +333,21 @@ class _Fused(Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         gradient, *tensors = ctx.saved_tensors
         saved = {**ctx.kept, **dict(zip(ctx.names, tensors, strict=True))}
-        names = ("features", "rows", "concentration", "temperature", "log_prior")
+        needed = dict(zip(_INPUTS, ctx.needs_input_grad[4:], strict=True))
         if torch.is_grad_enabled():
             _unchanged(ctx.kept, ctx.versions)
-            wanted = [name for name, needed in zip(names, ctx.needs_input_grad, strict=False) if needed]
-            loss = ctx.job.plain(*(saved[name] for name in names), ctx.classes)
+            wanted = [name for name in _INPUTS if needed[name]]
+            loss = ctx.job.plain(*(saved[name] for name in _INPUTS), ctx.classes)
             parts = torch.autograd.grad(loss, [saved[name] for name in wanted], grad, create_graph=True)
             found = dict(zip(wanted, parts, strict=True))
         else:
             found = {}
-            if any(ctx.needs_input_grad[1:5]):
+            if any(needed[name] for name in _INPUTS[1:]):
                 _unchanged(ctx.kept, ctx.versions)
                 found = ctx.job.state_gradients(ctx.plan, grad, saved, ctx.classes, ctx.normaliser)
-            if ctx.needs_input_grad[0]:
+            if needed["features"]:
                 found["features"] = (grad[:, None] * gradient[0]).to(saved["features"].dtype)
-        return *(found.get(name) for name in names), None, None, None, None
+        return None, None, None, None, *(found.get(name) for name in _INPUTS)
 
 
 def _unchanged(kept: dict[str, Any], versions: dict[str, int]) -> None:

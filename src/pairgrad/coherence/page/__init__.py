@@ -10,12 +10,12 @@ import hashlib
 import json
 import re
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pairgrad._version import __version__
 from pairgrad.coherence.page import content, svg
 from pairgrad.coherence.report import LIMITS, METHOD, Report
 from pairgrad.coherence.run import RunReport
@@ -42,7 +42,7 @@ def render(report: Report | RunReport) -> str:
         method=METHOD,
         limits=LIMITS,
         snippet=content.snippet(report),
-        versions={"pairgrad": __version__, "torch": torch.__version__},
+        versions={"pairgrad": _version(), "torch": torch.__version__},
         made=datetime.now(UTC),
         data=data,
         left_out=left_out,
@@ -74,6 +74,13 @@ def _environment() -> Any:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("pairgrad")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def _data(report: Report | RunReport) -> tuple[str, bool]:
