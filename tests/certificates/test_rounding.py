@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.certificates import BallArithmetic, TorchArithmetic, slope_rounding_bound
+from pairgrad.certificates import slope_rounding_bound
+from pairgrad.ground import BallArithmetic, TorchArithmetic
 from tests.certificates.contracted import Contracted
 from tests.tolerances import ROUNDING_SHARPNESS
 from tests.truth import scale

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.certificates import TorchArithmetic, slope_rounding_bound
+from pairgrad.certificates import slope_rounding_bound
 from pairgrad.certificates.rounding import measured_slope_rounding
 from pairgrad.certificates.rounding_arithmetic import FAR, RoundingArithmetic, above
 from pairgrad.certificates.rounding_constants import UNIT_ROUNDOFF
+from pairgrad.ground import TorchArithmetic
 from pairgrad.ground.arithmetic import homogeneous, homogeneous_difference
 from tests.certificates.contracted import Contracted
 from tests.tolerances import ROUNDING_OPERATION_SHARPNESS

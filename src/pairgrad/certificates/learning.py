@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -43,6 +43,9 @@ class Bound:
     @property
     def total(self) -> torch.Tensor:
         return self.truncation + self.rounding
+
+    def __getitem__(self, place: Any) -> Bound:
+        return Bound(self.truncation[place], self.rounding[place])
 
     def largest(self) -> tuple[float, float, float]:
         """Of total, truncation and rounding, each over all samples; they need not belong to the same one."""
@@ -242,44 +245,123 @@ def certify(
     if not 1e-30 <= tau <= 1e30:
         raise ValueError(f"temperature must be a positive finite number, for a certificate from 1e-30 to 1e30, got {tau!r}")
     pot = resolve(realization, checked_state(states[0]).dim)
-    given = _Given(views[0].dtype)
-    return _certified(views, labels, states, tau, log_prior, pot, geometry_dtype, validate, groups, given, single=single)
+    task = _Task(labels, tau, log_prior, pot, geometry_dtype, validate, groups, views[0].dtype, single=single)
+    return task.certificate(views, states)
 
 
-class _Given(NamedTuple):
-    """The features as the caller has them: where the gradients go to."""
+@dataclass(frozen=True)
+class _Task:
+    """What is certified, but for the views and the states that these are scored with."""
 
-    dtype: torch.dtype
-    lengths: torch.Tensor | None = None  # (V, B), if they were normalised
+    labels: torch.Tensor
+    temperature: float
+    log_prior: torch.Tensor | None
+    pot: Potential
+    geometry_dtype: torch.dtype | None
+    validate: bool | None
+    groups: Mapping[str, torch.Tensor] | None
+    given: torch.dtype  # of the features as the caller has them: where the gradients go to
+    lengths: torch.Tensor | None = None  # (V, B), of the features, if they were normalised
+    single: bool = False  # one view, without a dimension for it
 
+    def certificate(self, views: Sequence[torch.Tensor], states: Sequence[State]) -> LearningCertificate:
+        prepared = [self._prepared(view, state) for view, state in zip(views, states, strict=True)]
+        dtypes = {view.features.dtype for view in prepared}
+        if len(dtypes) > 1:
+            raise ValueError(f"features and state must give one working dtype for all views, got {', '.join(sorted(map(str, dtypes)))}")
+        dtype, state = prepared[0].features.dtype, states[0]
+        ratio = _ratio(self.pot, dtype)
+        rows = Rows(*(torch.stack(parts) for parts in zip(*(view.rows() for view in prepared), strict=True)))
+        where = f"{len(views)} views of {len(self.labels)} samples" if len(views) > 1 else f"{len(self.labels)} samples"
+        sizes = f"{state.num_classes} classes, dim {state.dim}, tau = {self.temperature:g}"
+        title = f"{where}, {sizes}: {self.pot!r} in {dtype} against the exact vMF objective".replace("torch.", "")
+        return self._assembled(rows, ratio, _Delivery.of(dtype, self.given, self.lengths, state.dim, rows.gradient_size), title)
 
-def _certified(
-    views: Sequence[torch.Tensor],
-    labels: torch.Tensor,
-    states: Sequence[State],
-    tau: float,
-    log_prior: torch.Tensor | None,
-    pot: Potential,
-    geometry_dtype: torch.dtype | None,
-    validate: bool | None,
-    groups: Mapping[str, torch.Tensor] | None,
-    given: _Given,
-    *,
-    single: bool,
-) -> LearningCertificate:
-    prepared = [_prepared(*pair, labels, tau, log_prior, pot, geometry_dtype, validate) for pair in zip(views, states, strict=True)]
-    dtypes = {view.features.dtype for view in prepared}
-    if len(dtypes) > 1:
-        raise ValueError(f"features and state must give one working dtype for all views, got {', '.join(sorted(map(str, dtypes)))}")
-    dtype = prepared[0].features.dtype
-    ratio = _ratio(pot, dtype)
-    rows = Rows(*(torch.stack(parts) for parts in zip(*(view.rows() for view in prepared), strict=True)))
-    where = f"{len(views)} views of {len(labels)} samples" if len(views) > 1 else f"{len(labels)} samples"
-    title = (
-        f"{where}, {states[0].num_classes} classes, dim {states[0].dim}, tau = {tau:g}: {pot!r} in {dtype} against the exact vMF objective"
-    )
-    delivery = _Delivery.of(dtype, given, states[0].dim, rows.gradient_size)
-    return _assemble(rows, ratio, tau, delivery, groups, title.replace("torch.", ""), single=single)
+    def _prepared(self, view: torch.Tensor, state: State) -> StateRounding:
+        """One view, checked and in the working dtype."""
+        if checked_state(state).dim != self.pot.dim:
+            raise ValueError(f"state must have the same dimension for all views, got {self.pot.dim} and {state.dim}")
+        classes = Classes(*(tensor.detach() for tensor in state.classes()))
+        view = checked_features(view, state.dim, classes.rows, validate=self.validate).detach()
+        if view.dim() != 2:
+            raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(view)}; several views are passed as a list")
+        if not len(view):
+            raise ValueError("features must have at least one row: nothing can be said of an empty batch")
+        labels = checked_labels(self.labels, len(view), state.num_classes, classes.rows, validate=self.validate)
+        dtype = working_dtype(view, classes, self.geometry_dtype)
+        check_reach(view, classes, self.temperature, dtype, self.validate)
+        prior = checked_per_class("log_prior", self.log_prior, state.num_classes, classes.rows, dtype)
+        prior, prior_error = None if prior is None else prior.detach(), None
+        if prior is not None and self.log_prior is not None:
+            prior_error = torch.nan_to_num((prior.double() - self.log_prior.detach().double()).abs(), nan=0.0)  # -inf is exact
+        if prior is not None and bool(torch.isinf(prior[labels]).any()):
+            raise ValueError("labels must be of classes that can occur: the log_prior of some of them is -inf, and their loss infinite")
+        relative = self.pot.ratio_certificate(self.pot.compute_dtype(dtype)).relative_bound
+        # R / x <= 1 / (2 nu + 2)
+        largest_gain = float("inf") if relative is None else (1 + relative) / float(2 * self.pot.nu + 2) * (1 + 2.0**-8)
+        return StateRounding(self.pot, view.to(dtype), labels, classes.to(dtype), self.temperature, prior, prior_error, largest_gain)
+
+    def _assembled(self, rows: Rows, ratio: Certificate, delivery: _Delivery, title: str) -> LearningCertificate:
+        """From what was found for every view and sample, (V, B)."""
+        epsilon = float(ratio.bound or 0.0)
+        delta = rows.path * epsilon
+        # between the probabilities found and those anywhere between exact and computed
+        slack = torch.exp((2 * delta + 4 * rows.logit).clamp_max(600.0))
+        doubt = (rows.doubt * slack).clamp_max(1.0)
+
+        score = _bound(delta, delta + rows.score)
+        sample_loss = _bound(2 * delta * doubt, (2 * delta + rows.logit + rows.label) * doubt + rows.evaluation)
+        variation = _bound(_variation(delta, rows.rest, slack), _variation(delta + rows.logit, rows.rest, slack))
+        slope = 2 * epsilon / self.temperature * doubt
+        sizes = rows.gradient_size * delivery.factor
+        gradients = _bound(
+            (2 / self.temperature * variation.truncation + slope) * delivery.factor,
+            (2 / self.temperature * variation.total + slope + rows.gradient + delivery.projection * rows.gradient_size) * delivery.factor,
+        )
+        margin = Margin(rows.prediction, rows.margin, 2 * (delta + rows.logit) * _UPWARDS)
+
+        unit = delivery.unit
+
+        def averaged(losses: Bound, size: torch.Tensor) -> Bound:
+            """Of a mean of losses of this `size`: the sum has as many roundings as it has terms."""
+            count = losses.total.numel()
+            return _bound(losses.truncation.mean(), losses.total.mean() + (count + 3) * unit * (size.mean() + losses.total.mean()))
+
+        def shared(gradients: Bound, sizes: torch.Tensor, count: int) -> Bound:
+            """Of gradients divided by a number of losses, and rounded to the dtype of the features then."""
+            return _bound(gradients.truncation / count, (gradients.total + (3 * unit + delivery.narrow) * sizes) / count + delivery.floor)
+
+        certified = {}
+        for name, members in (self.groups or {}).items():
+            chosen = _members(name, members, rows.loss.shape[1]).to(rows.loss.device)
+            size = int(chosen.numel())
+            losses, own = sample_loss[:, chosen], gradients[:, chosen]
+            each = [averaged(losses[view], one) for view, one in enumerate(rows.loss[:, chosen])]
+            certified[name] = GroupCertificate(
+                size,
+                Bound(torch.stack([b.truncation for b in each]), torch.stack([b.rounding for b in each])),
+                averaged(losses, rows.loss[:, chosen]),
+                shared(own, sizes[:, chosen], size * len(rows.loss)),
+            )
+
+        def shaped(bound: Bound) -> Bound:
+            return bound[0] if self.single else bound
+
+        if self.single:
+            margin = Margin(margin.prediction[0], margin.observed[0], margin.needed[0])
+        return LearningCertificate(
+            shaped(score),
+            shaped(sample_loss),
+            averaged(sample_loss, rows.loss),
+            shaped(variation),
+            margin,
+            shaped(shared(gradients, sizes, 1)),
+            shaped(shared(gradients, sizes, rows.loss.numel())),
+            certified,
+            ratio,
+            title,
+            rows.loss.mean(),
+        )
 
 
 class _Delivery(NamedTuple):
@@ -292,15 +374,15 @@ class _Delivery(NamedTuple):
     floor: float  # underflow in that dtype, in every coordinate
 
     @staticmethod
-    def of(dtype: torch.dtype, given: _Given, dim: int, like: torch.Tensor) -> _Delivery:
-        unit, info = torch.finfo(dtype).eps / 2, torch.finfo(given.dtype)
+    def of(dtype: torch.dtype, given: torch.dtype, lengths: torch.Tensor | None, dim: int, like: torch.Tensor) -> _Delivery:
+        unit, info = torch.finfo(dtype).eps / 2, torch.finfo(given)
         narrow = info.eps / 2 if info.eps / 2 > unit else 0.0
         # subnormal numbers of float16 are kept everywhere
-        smallest = info.smallest_normal * (info.eps if given.dtype == torch.float16 else 1)
+        smallest = info.smallest_normal * (info.eps if given == torch.float16 else 1)
         floor = dim**0.5 * max(smallest, torch.finfo(dtype).smallest_normal)
-        if given.lengths is None:
+        if lengths is None:
             return _Delivery(unit, torch.ones_like(like), 0.0, narrow, floor)
-        return _Delivery(unit, (1 + 1e-6) / given.lengths.double(), (2 * dim + 16) * unit, narrow, floor)
+        return _Delivery(unit, (1 + 1e-6) / lengths.double(), (2 * dim + 16) * unit, narrow, floor)
 
 
 def certify_step(
@@ -353,13 +435,10 @@ def certify_step(
         states.append(copy.deepcopy(bank))
         if loss.training and loss.score == "before-update":
             bank.update(view, labels)
-    given = _Given(_dtype_of(features), loss.lengths(raw).squeeze(-1) if loss.normalize else None)
-    arguments = (loss.temperature, loss.log_prior, loss.potential, None, loss.bank.validate, groups, given)
-    return _certified(list(seen), labels, states, *arguments, single=False)
-
-
-def _dtype_of(features: torch.Tensor | Sequence[torch.Tensor]) -> torch.dtype:
-    return features.dtype if isinstance(features, torch.Tensor) else features[0].dtype
+    lengths = loss.lengths(raw).squeeze(-1) if loss.normalize else None
+    given = features.dtype if isinstance(features, torch.Tensor) else features[0].dtype
+    task = _Task(labels, loss.temperature, loss.log_prior, loss.potential, None, loss.bank.validate, groups, given, lengths)
+    return task.certificate(list(seen), states)
 
 
 def shot_groups(labels: torch.Tensor, counts: torch.Tensor, many: int = 100, few: int = 20) -> dict[str, torch.Tensor]:
@@ -383,39 +462,6 @@ def shot_groups(labels: torch.Tensor, counts: torch.Tensor, many: int = 100, few
     return {name: mask for name, mask in groups.items() if bool(mask.any())}
 
 
-def _prepared(
-    view: torch.Tensor,
-    state: State,
-    labels: torch.Tensor,
-    temperature: float,
-    log_prior: torch.Tensor | None,
-    pot: Potential,
-    geometry_dtype: torch.dtype | None,
-    validate: bool | None,
-) -> StateRounding:
-    """One view, checked and in the working dtype."""
-    if checked_state(state).dim != pot.dim:
-        raise ValueError(f"state must have the same dimension for all views, got {pot.dim} and {state.dim}")
-    classes = Classes(*(tensor.detach() for tensor in state.classes()))
-    view = checked_features(view, state.dim, classes.rows, validate=validate).detach()
-    if view.dim() != 2:
-        raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(view)}; several views are passed as a list")
-    if not len(view):
-        raise ValueError("features must have at least one row: nothing can be said of an empty batch")
-    labels = checked_labels(labels, len(view), state.num_classes, classes.rows, validate=validate)
-    dtype = working_dtype(view, classes, geometry_dtype)
-    check_reach(view, classes, temperature, dtype, validate)
-    prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
-    prior, prior_error = None if prior is None else prior.detach(), None
-    if prior is not None and log_prior is not None:
-        prior_error = torch.nan_to_num((prior.double() - log_prior.detach().double()).abs(), nan=0.0)  # -inf is exact
-    if prior is not None and bool(torch.isinf(prior[labels]).any()):
-        raise ValueError("labels must be of classes that can occur: the log_prior of some of them is -inf, and their loss infinite")
-    relative = pot.ratio_certificate(pot.compute_dtype(dtype)).relative_bound
-    largest_gain = float("inf") if relative is None else (1 + relative) / float(2 * pot.nu + 2) * (1 + 2.0**-8)  # R / x <= 1 / (2 nu + 2)
-    return StateRounding(pot, view.to(dtype), labels, classes.to(dtype), temperature, prior, prior_error, largest_gain)
-
-
 def _ratio(pot: Potential, dtype: torch.dtype) -> Certificate:
     certificate = pot.ratio_certificate(pot.compute_dtype(dtype))
     if certificate.bound is None or not certificate.bound < float("inf"):
@@ -423,79 +469,6 @@ def _ratio(pot: Potential, dtype: torch.dtype) -> Certificate:
     if not isinstance(pot.formulas(dtype), (Expansion, Balls)):
         raise ValueError(f"realization must be 'paired', 'arfr' or 'reference': the rounding of {pot!r} has not been analysed")
     return certificate
-
-
-def _assemble(
-    rows: Rows,
-    ratio: Certificate,
-    temperature: float,
-    delivery: _Delivery,
-    groups: Mapping[str, torch.Tensor] | None,
-    title: str,
-    *,
-    single: bool,
-) -> LearningCertificate:
-    """From what was found for every view and sample, (V, B)."""
-    epsilon = float(ratio.bound or 0.0)
-    delta = rows.path * epsilon
-    # between the probabilities found and those anywhere between exact and computed
-    slack = torch.exp((2 * delta + 4 * rows.logit).clamp_max(600.0))
-    doubt = (rows.doubt * slack).clamp_max(1.0)
-
-    score = _bound(delta, delta + rows.score)
-    sample_loss = _bound(2 * delta * doubt, (2 * delta + rows.logit + rows.label) * doubt + rows.evaluation)
-    variation = _bound(_variation(delta, rows.rest, slack), _variation(delta + rows.logit, rows.rest, slack))
-    slope = 2 * epsilon / temperature * doubt
-    sizes = rows.gradient_size * delivery.factor
-    gradients = _bound(
-        (2 / temperature * variation.truncation + slope) * delivery.factor,
-        (2 / temperature * variation.total + slope + rows.gradient + delivery.projection * rows.gradient_size) * delivery.factor,
-    )
-    margin = Margin(rows.prediction, rows.margin, 2 * (delta + rows.logit) * _UPWARDS)
-
-    unit = delivery.unit
-
-    def averaged(losses: Bound, size: torch.Tensor) -> Bound:
-        """Of a mean of losses of this `size`: the sum has as many roundings as it has terms."""
-        count = losses.total.numel()
-        return _bound(losses.truncation.mean(), losses.total.mean() + (count + 3) * unit * (size.mean() + losses.total.mean()))
-
-    def shared(gradients: Bound, sizes: torch.Tensor, count: int) -> Bound:
-        """Of gradients divided by a number of losses, and rounded to the dtype of the features then."""
-        return _bound(gradients.truncation / count, (gradients.total + (3 * unit + delivery.narrow) * sizes) / count + delivery.floor)
-
-    certified = {}
-    for name, members in (groups or {}).items():
-        chosen = _members(name, members, rows.loss.shape[1]).to(rows.loss.device)
-        size = int(chosen.numel())
-        losses = Bound(sample_loss.truncation[:, chosen], sample_loss.rounding[:, chosen])
-        own = Bound(gradients.truncation[:, chosen], gradients.rounding[:, chosen])
-        each = [averaged(Bound(t, r), one) for t, r, one in zip(losses.truncation, losses.rounding, rows.loss[:, chosen], strict=True)]
-        certified[name] = GroupCertificate(
-            size,
-            Bound(torch.stack([b.truncation for b in each]), torch.stack([b.rounding for b in each])),
-            averaged(losses, rows.loss[:, chosen]),
-            shared(own, sizes[:, chosen], size * len(rows.loss)),
-        )
-
-    def shaped(bound: Bound) -> Bound:
-        return Bound(bound.truncation[0], bound.rounding[0]) if single else bound
-
-    if single:
-        margin = Margin(margin.prediction[0], margin.observed[0], margin.needed[0])
-    return LearningCertificate(
-        shaped(score),
-        shaped(sample_loss),
-        averaged(sample_loss, rows.loss),
-        shaped(variation),
-        margin,
-        shaped(shared(gradients, sizes, 1)),
-        shaped(shared(gradients, sizes, rows.loss.numel())),
-        certified,
-        ratio,
-        title,
-        rows.loss.mean(),
-    )
 
 
 def _bound(truncation: torch.Tensor, total: torch.Tensor) -> Bound:

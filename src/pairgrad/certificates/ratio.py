@@ -165,7 +165,9 @@ class Proof:
 def prove_order(family: str, order: int, nu_0: Fraction | float | None = None) -> Proof:
     """Prove the theorem of one order of one family for all nu >= nu_0 (the least multiple of 1/100 that has a proof, unless given)."""
     beta = FAMILIES[one_of("family", family, tuple(FAMILIES))]
-    order = _proven_order(order)
+    order = integer_at_least("order", order, 1)
+    if order > MAX_ORDER:
+        raise ValueError(f"order must be <= {MAX_ORDER}, got {order}: the table of proven constants ends there")
     least = max(proven.first_order(beta, n) for n in (order, order + 1))
     nu = least if nu_0 is None else exact_number("nu_0", nu_0)
     centre = nu + (Fraction(1, 2) if beta == 0 else 0)
@@ -312,13 +314,6 @@ def _total_step(depth: proven.Depth, error: proven.Error, bound: float, relative
     holds = again and Fraction(bound) >= error.size and Fraction(relative_bound) >= error.relative
     claim = f"order {depth.order} around {float(depth.centre):.6g}: all parts add up to {rounded_up(bound)}, relative {rounded_up(relative_bound)}"
     return Step("total", claim, bool(holds))
-
-
-def _proven_order(order: int) -> int:
-    order = integer_at_least("order", order, 1)
-    if order > MAX_ORDER:
-        raise ValueError(f"order must be <= {MAX_ORDER}, got {order}: the table of proven constants ends there")
-    return order
 
 
 def _run(

@@ -141,18 +141,12 @@ class RunningArithmetic:
 
     def constant(self, value: Fraction | float) -> Running:
         if value not in self._constants:
-            self._constants[value] = self._rounded(value)
+            exact = Fraction(value)
+            met = float(exact) if self.dtype == torch.float64 else float(np.float32(float(exact)))
+            lost = abs(Fraction(met) - exact) + abs(Fraction(float(exact)) - exact)
+            middle, error = torch.tensor([float(exact), float(lost) * (1 + 2.0**-50)], dtype=torch.float64, device=self.device)
+            self._constants[value] = Running(middle, error, self)
         return self._constants[value]
-
-    def _rounded(self, value: Fraction | float) -> Running:
-        exact = Fraction(value)
-        met = float(exact) if self.dtype == torch.float64 else float(np.float32(float(exact)))
-        lost = abs(Fraction(met) - exact) + abs(Fraction(float(exact)) - exact)
-        error = float(lost) * (1 + 2.0**-50)
-        return Running(self._scalar(float(exact)), self._scalar(error), self)
-
-    def _scalar(self, value: float) -> torch.Tensor:
-        return torch.tensor(value, dtype=torch.float64, device=self.device)
 
     def constants(self, values: Sequence[Fraction]) -> tuple[Running, ...]:
         return tuple(self.constant(value) for value in values)

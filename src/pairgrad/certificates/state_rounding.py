@@ -83,12 +83,12 @@ class StateRounding:
         return RunningArithmetic(self.features.dtype, self.features.device)
 
     def rows(self) -> Rows:
-        tiles: Iterable[_Tile] = _Tiles(self)
+        tiles: Iterable[_Tile] = self  # computed anew each time they are gone through
         if self.features.shape[0] * len(self.classes.rates) <= _KEPT_ELEMENTS:
             tiles = list(tiles)
         return self._second(tiles, self._first(tiles))
 
-    def tiles(self) -> Iterator[_Tile]:
+    def __iter__(self) -> Iterator[_Tile]:
         num_classes = len(self.classes.rates)
         width = max(1, _TILE_ELEMENTS // max(len(self.features), 1))
         for first in range(0, num_classes, width):
@@ -275,16 +275,6 @@ class StateRounding:
             found["prediction"],
             found["margin"],
         )
-
-
-class _Tiles:
-    """The tiles, computed anew each time they are gone through."""
-
-    def __init__(self, state: StateRounding) -> None:
-        self._state = state
-
-    def __iter__(self) -> Iterator[_Tile]:
-        return self._state.tiles()
 
 
 def gamma(unit: float, roundings: int) -> float:

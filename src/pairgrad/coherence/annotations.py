@@ -90,11 +90,17 @@ class _Issue:
     line: int | None
 
 
-def _issues(report: Report | RunReport, location: str | None) -> Iterator[_Issue]:
-    if isinstance(report, RunReport):
-        yield from _of_run(report, location)
-    elif not report.passed:
+def _issues(report: Report | RunReport | None, location: str | None) -> Iterator[_Issue]:
+    if isinstance(report, Report) and not report.passed:
         yield from _of_audit(report, location)
+    if isinstance(report, RunReport):
+        for node in report.nodes:
+            if not node.passed:
+                title = _title(node.name, node.verdict)
+                yield _Issue(
+                    _level(node.verdict), node.verdict.value, node.name, title, f"{node.headline}.", *_place(node.location or location)
+                )
+        yield from _issues(report.loss, location)
 
 
 def _of_audit(report: Report, location: str | None) -> Iterator[_Issue]:
@@ -106,7 +112,8 @@ def _of_audit(report: Report, location: str | None) -> Iterator[_Issue]:
     grave = [finding for finding in report.findings if finding.severity == "alarm"] or [
         finding for finding in report.findings if finding.severity == "warning"
     ]
-    said = [f"{report.headline}.", *(_sentence(finding) for finding in grave), *_remedies(grave)]
+    remedies = [f"What to do: {remedy}." for remedy in dict.fromkeys(finding.remedy for finding in grave) if remedy]
+    said = [f"{report.headline}.", *(_sentence(finding) for finding in grave), *remedies]
     yield _Issue(
         _level(report.verdict), report.verdict.value, report.name, _title(report.name, report.verdict), "\n".join(said), path, line
     )
@@ -120,17 +127,6 @@ def _of_audit(report: Report, location: str | None) -> Iterator[_Issue]:
         yield _Issue("warning", "node", name, _title(name, verdict), message, path, line)
 
 
-def _of_run(report: RunReport, location: str | None) -> Iterator[_Issue]:
-    for node in report.nodes:
-        if not node.passed:
-            path, line = _place(node.location or location)
-            yield _Issue(
-                _level(node.verdict), node.verdict.value, node.name, _title(node.name, node.verdict), f"{node.headline}.", path, line
-            )
-    if report.loss is not None and not report.loss.passed:
-        yield from _of_audit(report.loss, location)
-
-
 def _level(verdict: Verdict) -> str:
     return "warning" if verdict is Verdict.INCONCLUSIVE else "error"
 
@@ -142,10 +138,6 @@ def _title(name: str, verdict: Verdict) -> str:
 
 def _sentence(finding: Finding) -> str:
     return f"{finding.where + ': ' if finding.where else ''}{finding.text}."
-
-
-def _remedies(findings: list[Finding]) -> list[str]:
-    return [f"What to do: {remedy}." for remedy in dict.fromkeys(finding.remedy for finding in findings) if remedy]
 
 
 def _place(location: str | None) -> tuple[str | None, int | None]:
@@ -163,13 +155,10 @@ def _place(location: str | None) -> tuple[str | None, int | None]:
 
 def _command(issue: _Issue) -> str:
     properties = {"file": issue.path, "line": issue.line, "title": issue.title}
-    listed = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items() if value is not None)
+    escaped = {name: _data(str(value)).replace(":", "%3A").replace(",", "%2C") for name, value in properties.items() if value is not None}
+    listed = ",".join(f"{name}={value}" for name, value in escaped.items())
     return f"::{issue.level} {listed}::{_data(issue.message)}"
 
 
 def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

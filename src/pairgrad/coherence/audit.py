@@ -270,6 +270,8 @@ class _Audit:
         self.nodes: list[NodeVerdict] = []
         self.picture: FieldPicture | None = None
 
+    # Progress ---------------------------------------------------------------------------------------------------------
+
     def _enter(self, stage: int) -> None:
         self._stage = stage
         self._tell()
@@ -304,6 +306,8 @@ class _Audit:
         text = f"stopped while {STAGES[self._stage]}: what comes after that was not looked at"
         made.findings.append(Finding("note", "warning", text))
         return made.report()
+
+    # Looking ----------------------------------------------------------------------------------------------------------
 
     def structure(self) -> None:
         self._enter(0)
@@ -365,6 +369,8 @@ class _Audit:
             return
         self._collect(observe_second(self.subject, self.subject.tensors, self.effort, self.generator))
 
+    # Concluding -------------------------------------------------------------------------------------------------------
+
     def classify(self) -> None:
         """The verdict, and a finding for each of its reasons."""
         first, second = defective(self.observations, 1), defective(self.observations, 2)
@@ -389,20 +395,11 @@ class _Audit:
             self.findings.append(straight_through_finding(self.straight))
         elif kinds:
             self.verdict = Verdict.INCOHERENT
-        elif self._undecided():
-            self.verdict = Verdict.INCONCLUSIVE
-        elif any(finding.kind == "jump" for finding in self.findings):
-            self.verdict = Verdict.JUMP
-        elif any(finding.kind == "kink" for finding in self.findings):
-            self.verdict = Verdict.KINK
         else:
-            self.verdict = Verdict.COHERENT
-
-    def _undecided(self) -> bool:
-        """Whether there is an argument of which nothing is known; findings say so."""
-        open_question, findings = undecided(self.observations)
-        self.findings += findings
-        return open_question
+            open_question, unknown = undecided(self.observations)
+            self.findings += unknown
+            met = [verdict for verdict in (Verdict.JUMP, Verdict.KINK) if any(finding.kind == verdict for finding in self.findings)]
+            self.verdict = Verdict.INCONCLUSIVE if open_question else (*met, Verdict.COHERENT)[0]
 
     def consequences(self) -> None:
         """Where an incoherent gradient comes from, and what it does."""
@@ -429,10 +426,7 @@ class _Audit:
         second = bool(defective(self.observations, 2))
         return audit(fn, arguments, effort="quick", second_order=second, consequences=False, intent=intent, seed=self.seed)
 
-    def _declared_inside(self) -> list[NodeVerdict]:
-        """Declared nodes, if every node that is not coherent is one of them."""
-        declared = [verdict for verdict in self.nodes if verdict.declared is not None]
-        return declared if all(verdict.coherent or verdict.declared is not None for verdict in self.nodes) else []
+    # Reporting --------------------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
         assert self.verdict is not None
@@ -441,8 +435,9 @@ class _Audit:
         worst = max(wrong, key=lambda observation: observation.reading.relative) if wrong else None
         intent, passed = self.intent, passes(self.verdict)
         alarms = [finding for finding in self.findings if finding.severity == "alarm"]
-        inside = self._declared_inside()
-        if intent is None and inside and alarms and not {finding.kind for finding in alarms} - EXCUSABLE:
+        inside = [verdict for verdict in self.nodes if verdict.declared is not None]
+        explained = inside and all(verdict.coherent or verdict.declared is not None for verdict in self.nodes)
+        if intent is None and explained and alarms and not {finding.kind for finding in alarms} - EXCUSABLE:
             intent, passed = inside[0].declared, True
             named = ", ".join(f"{verdict.visit.name} ({verdict.declared})" for verdict in inside)
             text = (

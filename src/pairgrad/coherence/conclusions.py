@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pairgrad.coherence.explore import Observation, Size, defect_size
 from pairgrad.coherence.limits import LADDER, TELLING
@@ -19,6 +19,7 @@ from pairgrad.coherence.verdict import Finding
 
 TOGETHER = "all inputs of the domain"
 CURVES = 6  # that a report holds
+_Of = TypeVar("_Of", Observation, StateDefect)
 
 
 def of_order(observations: Sequence[Observation], order: int) -> list[Observation]:
@@ -31,9 +32,9 @@ def defective(observations: Sequence[Observation], order: int) -> list[Observati
     return [observation for observation in of_order(observations, order) if observation.reading.verdict == "incoherent"]
 
 
-def by_argument(observations: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
+def by_argument(observations: Sequence[_Of]) -> list[tuple[str, list[_Of]]]:
     """Groups with one argument, in the order in which they were met."""
-    groups: dict[str, list[Observation]] = {}
+    groups: dict[str, list[_Of]] = {}
     for observation in observations:
         groups.setdefault(observation.argument, []).append(observation)
     return list(groups.items())

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch.autograd.function import Function, FunctionCtx
 
-from pairgrad.coherence.nodes import Interception, has_setup, is_custom, is_generated, location_of, name_of, received, version_of
-from pairgrad.coherence.subject import rng_state, same_rng, set_rng_state
+from pairgrad.coherence.nodes import Interception, cloned, has_setup, is_custom, is_generated, location_of, name_of, received, version_of
+from pairgrad.coherence.step import Autocast, autocast_state
+from pairgrad.coherence.subject import generators_restored, rng_state, same_rng, set_rng_state
 from pairgrad.ground.checks import describe
 
 _REMEDY = "compare with finite differences, or pass an implementation of the same function made of torch operations"
@@ -85,9 +86,10 @@ class _Forwards(Interception):
                 f"differentiated_forward must see the forward of {_where(function)} to differentiate it, got a backward alone: "
                 "run forward and backward both inside, and loop over samples instead of torch.func.vmap"
             )
-        body = self._body(function, ctx)
+        forward, needs = self.original(function, "forward"), tuple(ctx.needs_input_grad)
+        body = forward if has_setup(function) else lambda *arguments: forward(_Context(needs), *arguments)  # of its arguments alone
         try:
-            return memory.pull(body, tuple(ctx.needs_input_grad), received(function, grads))
+            return memory.pull(body, needs, received(function, grads))
         except OpaqueForward as error:
             if str(error):  # a Function inside the body has said so already
                 raise
@@ -98,11 +100,6 @@ class _Forwards(Interception):
             raise OpaqueForward(
                 f"the forward of {_where(function)} must be differentiable by autograd, got {type(error).__name__}: {error}: {_REMEDY}"
             ) from error
-
-    def _body(self, function: type[Function], ctx: Any) -> Callable[..., Any]:
-        """The forward as a function of its arguments alone."""
-        forward, needs = self.original(function, "forward"), tuple(ctx.needs_input_grad)
-        return forward if has_setup(function) else lambda *arguments: forward(_Context(needs), *arguments)
 
 
 def _where(function: type[Function]) -> str:
@@ -130,7 +127,7 @@ class _Run:
         self._sources = list(arguments)  # connected to the graph, for higher derivatives
         self._versions = tuple(map(version_of, arguments))
         self._random: tuple[Any, ...] | None = rng_state()
-        self._autocast = _autocast_state()
+        self._autocast = autocast_state()
 
     def finished(self) -> None:
         """Keeps the state of the generators only if the run has drawn from them, and no argument that it edited, which may be its output by now."""
@@ -143,30 +140,25 @@ class _Run:
 
     def pull(self, body: Callable[..., Any], needs: tuple[bool, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         again = torch.is_grad_enabled()  # the gradient is going to be differentiated
-        with torch.enable_grad(), _random_restored(self._random), _autocast_restored(self._autocast):
+        with torch.enable_grad(), generators_restored() if self._random else contextlib.nullcontext(), Autocast() as autocast:
+            autocast.become(self._autocast)
+            if self._random is not None:
+                set_rng_state(self._random)
             leaves: list[Any] = [None] * len(self._arguments)
             for i, wanted in enumerate(needs):
                 if wanted:
                     leaves[i] = self._connected(i) if again else self._arguments[i].detach().requires_grad_()
             # the body may edit what it is given, which a leaf forbids and the memory must not see
-            arguments = [_clone(a) if leaf is None else leaf.clone() for a, leaf in zip(self._arguments, leaves, strict=True)]
+            arguments = [cloned(a) if leaf is None else leaf.clone() for a, leaf in zip(self._arguments, leaves, strict=True)]
             outputs = body(*arguments)
             pairs = _pairs(outputs, cotangents)
             wanted = [leaf for leaf in leaves if leaf is not None]
             if not pairs or not wanted:
                 return tuple(None if leaf is None else torch.zeros_like(leaf) for leaf in leaves)
-            found = iter(
-                torch.autograd.grad(
-                    [output for output, _ in pairs],
-                    wanted,
-                    [u for _, u in pairs],
-                    create_graph=again,
-                    retain_graph=again,
-                    allow_unused=True,
-                )
-            )
-        gradients = (None if leaf is None else (next(found), leaf) for leaf in leaves)
-        return tuple(pair if pair is None else torch.zeros_like(pair[1]) if pair[0] is None else pair[0] for pair in gradients)
+            outputs, weights = zip(*pairs, strict=True)
+            gradients = torch.autograd.grad(outputs, wanted, weights, create_graph=again, retain_graph=again, allow_unused=True)
+        found = iter(torch.zeros_like(leaf) if gradient is None else gradient for leaf, gradient in zip(wanted, gradients, strict=True))
+        return tuple(None if leaf is None else next(found) for leaf in leaves)
 
     def _connected(self, i: int) -> torch.Tensor:
         source = self._sources[i]
@@ -219,37 +211,3 @@ def _tuple(outputs: Any) -> tuple[Any, ...]:
 
 def _floating(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def _clone(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-@contextlib.contextmanager
-def _random_restored(state: tuple[Any, ...] | None) -> Iterator[None]:
-    """Random numbers from `state` on inside, and afterwards as if nothing had been drawn."""
-    if state is None:
-        yield
-        return
-    before = rng_state()
-    set_rng_state(state)
-    try:
-        yield
-    finally:
-        set_rng_state(before)
-
-
-def _autocast_state() -> tuple[tuple[str, bool, torch.dtype], ...]:
-    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    return tuple((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices)
-
-
-@contextlib.contextmanager
-def _autocast_restored(state: tuple[tuple[str, bool, torch.dtype], ...]) -> Iterator[None]:
-    if state == _autocast_state():
-        yield
-        return
-    with contextlib.ExitStack() as stack:
-        for device, enabled, dtype in state:
-            stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
-        yield

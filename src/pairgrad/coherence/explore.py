@@ -164,9 +164,7 @@ def settled(seen: list[Observation]) -> list[Observation]:
 
     The noise belongs to the state: a line along which the value happens to keep all its bits, such as a shift of all logits, takes that of the others.
     """
-    clear = [
-        o.reading.panel for o in seen if o.reading.verdict == "coherent"
-    ]  # elsewhere a defect, or a kink, is among what the fit leaves
+    clear = [o.reading.panel for o in seen if o.reading.verdict == "coherent"]  # elsewhere the fit leaves a defect, or a kink, too
     noise = max((panel.noise for panel in clear if panel is not None and not panel.rough), default=0.0)
     return [_against(observation, noise) for observation in seen]
 

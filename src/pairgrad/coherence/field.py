@@ -20,9 +20,8 @@ import torch
 from pairgrad.coherence.subject import Subject
 from pairgrad.ground.checks import describe, integer_at_least
 
-_STEPS = tuple(
-    2.0**-k for k in (4, 6, 8, 10, 12)
-)  # displacements of a coordinate over the rms of its tensor; a factor 4 from one to the next
+# Displacements of a coordinate over the rms of its tensor; a factor 4 from one to the next.
+_STEPS = tuple(2.0**-k for k in (4, 6, 8, 10, 12))
 _ROUNDINGS = 4  # of each gradient, relative: the least noise that is assumed
 _DEVIATIONS = 3  # of the measured noise, in an error bar
 _BARS = 4.0  # error bars between zero and what is called significant

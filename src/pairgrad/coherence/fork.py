@@ -192,7 +192,7 @@ class _Fork:
 
     def run(self, steps: int, optimizer: MakeOptimizer | None) -> Fork:
         start = [self._subject.tensors[i] for i in self._updated]
-        supplied, consistent = self._supplied(start), self._consistent(start)
+        supplied, consistent = self._pull(self._subject, start), self._consistent(start)
         self._check_start(supplied, consistent)
         make = _plain_sgd(start, self._part(consistent.gradients), self._part(supplied.gradients)) if optimizer is None else optimizer
         branches = [_Branch(start, make), _Branch(start, make)]
@@ -204,7 +204,7 @@ class _Fork:
             points = [branch.point for branch in branches]
             if step == 1:
                 one_step = self._one_step(start, points, supplied, consistent)
-            supplied, consistent = self._supplied(points[0]), self._consistent(points[1])
+            supplied, consistent = self._pull(self._subject, points[0]), self._consistent(points[1])
             now = _loss(supplied), _loss(consistent)
             if not all(map(math.isfinite, now)):
                 which = "supplied" if not math.isfinite(now[0]) else "consistent"
@@ -214,9 +214,6 @@ class _Fork:
             losses.append(now)
         columns = [torch.tensor(column, dtype=torch.float64) for column in (distances, *zip(*losses, strict=True))]
         return Fork(columns[0], columns[1], columns[2], one_step, branches[0].name, len(distances) - 1, stopped)
-
-    def _supplied(self, point: Sequence[torch.Tensor]) -> Evaluation:
-        return self._pull(self._subject, point)
 
     def _consistent(self, point: Sequence[torch.Tensor]) -> Evaluation:
         if self._other is not None:

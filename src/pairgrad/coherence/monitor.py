@@ -17,22 +17,22 @@ from pairgrad.coherence.verdict import Verdict
 from pairgrad.ground.checks import describe, integer_at_least, one_of, real_number
 
 REACTIONS = ("warn", "raise", "ignore")
-COLUMNS: tuple[str, ...] = (
-    "step",
-    "function",
-    "location",
-    "verdict",
-    "defect",
-    "error",
-    "limit",
-    "visits",
-    "looked",
-    "decided",
-    "failed",
-    "share_low",
-    "share_high",
-    "seconds",
-)
+# What a row of the file says of a function, beside the step and what the look took.
+_CELLS: dict[str, Callable[[NodeReport], Any]] = {
+    "function": lambda node: node.name,
+    "location": lambda node: node.location or "",
+    "verdict": lambda node: node.verdict.value,
+    "defect": lambda node: f"{node.defect:.6g}",
+    "error": lambda node: f"{node.defect_error:.6g}",
+    "limit": lambda node: "" if node.worst is None else f"{node.worst.limit:.6g}",
+    "visits": lambda node: node.visits,
+    "looked": lambda node: node.looked,
+    "decided": lambda node: node.decided,
+    "failed": lambda node: node.failed,
+    "share_low": lambda node: f"{node.share_low:.4g}",
+    "share_high": lambda node: f"{node.share_high:.4g}",
+}
+COLUMNS: tuple[str, ...] = ("step", *_CELLS, "seconds")
 PREFIX = "coherence"
 REMEMBERED = 1024  # looks whose reports are kept as rows
 
@@ -119,6 +119,8 @@ class CoherenceMonitor:
         self.report: RunReport | None = None
         self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
 
+    # The run ----------------------------------------------------------------------------------------------------------
+
     def start(self) -> CoherenceMonitor:
         """Begins to watch; does nothing if it does already."""
         if not self._running:
@@ -152,13 +154,10 @@ class CoherenceMonitor:
         """
         self._steps += 1
         self._last = self._steps if step is None else step
-        if self._steps % self.every or not self._may_look():
-            return None
-        return self._try_to_look(self._last)
-
-    def _may_look(self) -> bool:
-        """Whether looks have taken no more than their share so far: a function on large tensors may take long, and then others wait."""
-        return self._spent <= self._share * (time.perf_counter() - self._since)
+        within = self._spent <= self._share * (
+            time.perf_counter() - self._since
+        )  # a look at large tensors may have taken more than its share
+        return self._try_to_look(self._last) if self._steps % self.every == 0 and within else None
 
     def _try_to_look(self, step: int) -> RunReport | None:
         """A look that fails is reported, and does not end a training."""
@@ -177,7 +176,9 @@ class CoherenceMonitor:
         allowed = max(1e-3, self._share * (started - self._since) - self._spent)
         try:
             report = self._recording.audit(effort="glance", seconds=allowed)
-            self._leave_out(report)
+            for node in report.nodes:  # what keeps state of its own between calls is not called again: the run would notice
+                if STATEFUL in node.note or node.verdict is Verdict.NOT_REENTRANT:
+                    self._recording.leave_out(node.name, node.location)
         finally:
             self._recording.clear()
             self._looked_at = self._steps
@@ -187,14 +188,11 @@ class CoherenceMonitor:
         self._react(report, step)
         return report
 
-    def _leave_out(self, report: RunReport) -> None:
-        """What keeps state of its own between calls is not called again: the run would notice."""
-        for node in report.nodes:
-            if STATEFUL in node.note or node.verdict is Verdict.NOT_REENTRANT:
-                self._recording.leave_out(node.name, node.location)
+    # What is seen -----------------------------------------------------------------------------------------------------
 
     def _write(self, report: RunReport, step: int) -> None:
-        rows = [_row(node, step, report.seconds) for node in report.nodes]
+        cells = [{name: cell(node) for name, cell in _CELLS.items()} for node in report.nodes]
+        rows = [{"step": step, **entries, "seconds": f"{report.seconds:.4g}"} for entries in cells]
         self.rows.extend(rows)
         if self._csv is not None and rows:
             with self._csv.open("a", newline="") as file:
@@ -234,26 +232,6 @@ def scalars_of(report: RunReport) -> dict[str, float]:
     scalars[f"{PREFIX}/failing"] = float(sum(not node.passed and node.verdict is not Verdict.INCONCLUSIVE for node in report.nodes))
     scalars[f"{PREFIX}/seconds"] = report.seconds
     return scalars
-
-
-def _row(node: NodeReport, step: int, seconds: float) -> dict[str, Any]:
-    limit = "" if node.worst is None else f"{node.worst.limit:.6g}"
-    return {
-        "step": step,
-        "function": node.name,
-        "location": node.location or "",
-        "verdict": node.verdict.value,
-        "defect": f"{node.defect:.6g}",
-        "error": f"{node.defect_error:.6g}",
-        "limit": limit,
-        "visits": node.visits,
-        "looked": node.looked,
-        "decided": node.decided,
-        "failed": node.failed,
-        "share_low": f"{node.share_low:.4g}",
-        "share_high": f"{node.share_high:.4g}",
-        "seconds": f"{seconds:.4g}",
-    }
 
 
 def _begin(path: Path) -> None:

@@ -24,12 +24,7 @@ from pairgrad.ground.checks import describe, is_functorch_wrapped_tensor
 
 _FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
 _METHODS = (_FORWARD, _SETUP, *_BACKWARD)
-_GENERATED = (
-    "torch._library.autograd",
-    "GeneratedBackwardFor_",
-)  # where torch.library makes the Function of an operator, and how it names it
-
-
+_GENERATED = ("torch._library.autograd", "GeneratedBackwardFor_")  # where torch.library makes the Function of an operator, and its name
 _CACHED = 64  # subclasses whose methods are kept ready
 
 
@@ -90,13 +85,14 @@ def _alone(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
     def apply(*arguments: Any) -> Any:
         """A leaf may not be edited in place; a copy of it may, and has the same gradient."""
-        return visit.function.apply(*(_unaliased(a) if i in visit.edited else a for i, a in enumerate(arguments)))
+        return visit.function.apply(*(cloned(a) if i in visit.edited else a for i, a in enumerate(arguments)))
 
     apply.__name__ = apply.__qualname__ = visit.name
     return apply, visit.arguments
 
 
-def _unaliased(argument: Any) -> Any:
+def cloned(argument: Any) -> Any:
+    """A copy of a tensor, and everything else as it is."""
     return argument.clone() if isinstance(argument, torch.Tensor) else argument
 
 
@@ -147,12 +143,9 @@ def location_of(function: type[Function]) -> str | None:
 
 def _plain(fn: Any) -> Any:
     """The Python function under methods, partial applications and decorators that say what they wrap."""
-    while fn is not None:
-        inner = getattr(fn, "__func__", None) or getattr(fn, "__wrapped__", None) or getattr(fn, "func", None)
-        if inner is None:
-            return fn
+    while inner := getattr(fn, "__func__", None) or getattr(fn, "__wrapped__", None) or getattr(fn, "func", None):
         fn = inner
-    return None
+    return fn
 
 
 def _free(fn: Any) -> dict[str, Any]:
@@ -199,7 +192,6 @@ class Interception:
 
     def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
         """Before the body of a forward; ctx is None if the forward gets none."""
-        raise NotImplementedError
 
     def forwarded(self, memory: Any) -> None:
         """After the body of the forward."""

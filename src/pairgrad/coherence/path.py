@@ -12,6 +12,7 @@ import torch
 from pairgrad.coherence.limits import coarsest
 from pairgrad.coherence.subject import Evaluation, Point
 
+OUTSIDE = (ValueError, ArithmeticError, IndexError, RuntimeError, AssertionError)  # what a callable raises outside its domain
 _T = TypeVar("_T")
 
 
@@ -141,7 +142,7 @@ def _guarded(call: Callable[[], _T]) -> _T | None:
     """The result of a call away from the arguments given, or None where it raises what a callable raises outside its domain."""
     try:
         return call()
-    except (ValueError, ArithmeticError, IndexError, RuntimeError, AssertionError):
+    except OUTSIDE:
         return None
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from pairgrad.coherence.consequences import Consistent
 from pairgrad.coherence.consistent import differentiated_forward
-from pairgrad.coherence.path import Line, scales
+from pairgrad.coherence.path import OUTSIDE, Line, scales
 from pairgrad.coherence.report import FieldPicture
 from pairgrad.coherence.scan import Scan
 from pairgrad.coherence.subject import Point, Subject
@@ -20,12 +20,6 @@ SLOPES = 33  # places where the argument is one number
 REACH = 0.5  # how far any coordinate moves, over the size of its tensor
 _STEP = 2.0**-5  # of differences, over the width of the picture
 _CENTRAL = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
-_ALONG, _DEFECT, _TURN, _ACROSS = (
-    "along the gradient",
-    "across it, towards the defect",
-    "across it, the way it turns",
-    "across it, at random",
-)
 
 
 def field_picture(subject: Subject, consistent: Consistent | None = None, *, size: int = GRID, seed: int = 0) -> FieldPicture | None:
@@ -51,7 +45,7 @@ def field_picture(subject: Subject, consistent: Consistent | None = None, *, siz
         return _picture(plane, (first,), (subject.names[0], ""), (_ticks(first, SLOPES), (0.0,)), by_forward)
     second, label = _second(plane, first, supplied - known, seed)
     x, y = _ticks(first, size), _ticks(second, size)
-    return _picture(plane, (first, second), (_ALONG, label), (x, y), by_forward)
+    return _picture(plane, (first, second), ("along the gradient", label), (x, y), by_forward)
 
 
 def slope_picture(subject: Subject, scans: Sequence[tuple[str, Scan, Line]]) -> FieldPicture | None:
@@ -99,14 +93,14 @@ class _Plane:
 
     def pull(self, place: torch.Tensor) -> tuple[float, torch.Tensor | None]:
         """Value and supplied gradient; NaN and None outside the domain."""
-        with _outside():
+        with contextlib.suppress(*OUTSIDE):
             found = self.subject.pull(self._point(place), self._cotangent)
             value = float(found.outputs[0])
             return (value, self.flat(found.gradients)) if math.isfinite(value) else (math.nan, None)
         return math.nan, None
 
     def value(self, place: torch.Tensor) -> float:
-        with _outside():
+        with contextlib.suppress(*OUTSIDE):
             return float(self.subject.outputs_at(self._point(place))[0])
         return math.nan
 
@@ -116,13 +110,6 @@ class _Plane:
             (part.reshape(tensor.shape).to(unit) * unit).to(tensor.dtype)
             for part, tensor, unit in zip(parts, self.subject.tensors, self._units, strict=True)
         )
-
-
-@contextlib.contextmanager
-def _outside() -> Iterator[None]:
-    """Passes over what a callable raises outside its domain."""
-    with contextlib.suppress(ValueError, ArithmeticError, IndexError, RuntimeError, AssertionError):
-        yield
 
 
 def _unit(vector: torch.Tensor) -> torch.Tensor | None:
@@ -141,13 +128,13 @@ def _second(plane: _Plane, first: torch.Tensor, defect: torch.Tensor, seed: int)
     turned = plane.gradient(plane.origin + _ticks(first, 3)[2] / 2 * first)
     here = plane.gradient(plane.origin)
     turn = turned - here if turned is not None and here is not None else torch.zeros_like(first)
-    for vector, label in ((defect, _DEFECT), (turn, _TURN)):
+    for vector, label in ((defect, "across it, towards the defect"), (turn, "across it, the way it turns")):
         across = vector - (vector @ first) * first
         if float(across.norm()) > 1e-3 * float(vector.norm()) > 0 and (unit := _unit(across)) is not None:
             return unit, label
     drawn = torch.randn(len(first), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     unit = _unit(drawn - (drawn @ first) * first)
-    return (first if unit is None else unit), _ACROSS
+    return (first if unit is None else unit), "across it, at random"
 
 
 def _picture(

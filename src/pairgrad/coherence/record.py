@@ -94,12 +94,12 @@ class Recording:
     """What [`record`][pairgrad.coherence.record.record] gives: a context manager that can be entered again to go on, and then audited."""
 
     def __init__(self, *, states: int = STATES, memory: int = MEMORY, loss: bool = True, seed: int = 0) -> None:
-        self._states = integer_at_least("states", states, 1)
+        states = integer_at_least("states", states, 1)
         self._memory = integer_at_least("memory", memory, 1, hint="in bytes, for example 256 * 2**20")
         self._seed = integer_at_least("seed", seed, 0)
         self._wants_loss = boolean("loss", loss)
         self._entered = False
-        self._recorder = Recorder(self._states, whole=WHOLE, memory=self._memory, seed=self._seed, of_run=True)
+        self._recorder = Recorder(states, whole=WHOLE, memory=self._memory, seed=self._seed, of_run=True)
         self.clear()
 
     def clear(self) -> None:
@@ -335,14 +335,14 @@ class _RunAudit:
             verdicts.append(loss.verdict)
         if not nodes and silent:
             verdicts.append(Verdict.INCONCLUSIVE)
-        compiled = self._recorder.compiled
-        if compiled:
+        agreed = [node.verdict for node in nodes if node.intent is None] + ([loss.verdict] if loss is not None and loss.passed else [])
+        if compiled := self._recorder.compiled:
             self._notes.append(
                 f"{compiled} calls went through regions compiled by torch.compile: custom backwards inside are not met one by one; "
                 'record a few steps under torch.compiler.set_stance("force_eager") to meet them'
             )
         return RunReport(
-            verdict=worst_verdict(verdicts or _agreed(nodes, loss)),
+            verdict=worst_verdict(verdicts or agreed),  # where everything passes, without those declared to be something else
             passed=not verdicts,
             nodes=ranked(nodes),
             loss=loss,
@@ -392,9 +392,6 @@ class _Silenced(Interception):
     def covers(self, function: type[Function]) -> bool:
         return function in self._functions
 
-    def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
-        return None
-
     def backward(self, function: type[Function], ctx: Any, memory: Any, original: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
         return pytree.tree_map(lambda value: torch.zeros_like(value) if isinstance(value, torch.Tensor) else value, original(ctx, *grads))
 
@@ -410,20 +407,12 @@ def _differs(visit: Visit) -> str:
     if not visit.gradients:
         return ""
     try:
-        return _gap(visit)
+        both = zip(pytree.tree_leaves(visit.gradients), _sent_on(visit), strict=False)
+        pairs = [(a, b) for a, b in both if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+        gap = relative_gap([b for _, b in pairs], [a for a, _ in pairs])
+        if gap <= 2.0**10 * max(torch.finfo(a.dtype).eps for a, _ in pairs if a.is_floating_point()):
+            return ""
     except Exception:  # a note less
-        return ""
-
-
-def _gap(visit: Visit) -> str:
-    again = _sent_on(visit)
-    pairs = [
-        (a, b)
-        for a, b in zip(pytree.tree_leaves(visit.gradients), again, strict=False)
-        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
-    ]
-    gap = relative_gap([b.double() for _, b in pairs], [a.double() for a, _ in pairs]) if pairs else 0.0
-    if gap <= 2.0**10 * max(torch.finfo(a.dtype).eps for a, _ in pairs if a.is_floating_point()):
         return ""
     return f"applied again to the same arguments it sends on another gradient than in the run (off by {gap:.2g}): {STATEFUL}"
 
@@ -440,15 +429,8 @@ def _sent_on(visit: Visit) -> list[Any]:
     ]
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     found = torch.autograd.grad([o for o, _ in asked], [leaves[i] for i in places], [c for _, c in asked], allow_unused=True)
-    sent: list[Any] = [None] * len(leaves)
-    for i, gradient in zip(places, found, strict=True):
-        sent[i] = gradient
-    return sent
-
-
-def _agreed(nodes: list[NodeReport], loss: Report | None) -> list[Verdict]:
-    """The verdicts of a run in which everything passes, without those that are declared to be something else."""
-    return [node.verdict for node in nodes if node.intent is None] + ([loss.verdict] if loss is not None and loss.passed else [])
+    sent = dict(zip(places, found, strict=True))
+    return [sent.get(i) for i in range(len(leaves))]
 
 
 def _excused(node: NodeReport, loss: Report | None) -> NodeReport:

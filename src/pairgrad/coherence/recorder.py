@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -132,41 +133,34 @@ class Kept:
         self.visits = {new: self.visits[old] for new, old in enumerate(places[: self.draw.limit])}
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Taken:
     """Copies of what a node was given, before its forward ran, and then of what its backward got and returned."""
 
-    __slots__ = (
-        "__weakref__",
-        "arguments",
-        "autocast",
-        "before",
-        "cotangents",
-        "done",
-        "edited",
-        "extra",
-        "function",
-        "gradients",
-        "kept",
-        "place",
-        "size",
-        "watched",
-    )
+    kept: Kept
+    place: int
+    function: type[Function]
+    arguments: Any
+    size: int
+    before: Any
+    edited: tuple[int, ...] = ()
+    cotangents: tuple[Any, ...] = ()
+    gradients: tuple[Any, ...] = ()
+    done: bool = False
+    extra: Any = None
+    autocast: tuple[Any, ...] | None = None
+    watched: list[tuple[int, torch.Tensor, bool, int | None]] = field(default_factory=list)
 
-    def __init__(self, kept: Kept, place: int, function: type[Function], arguments: tuple[Any, ...], size: int, before: Any) -> None:
-        self.kept, self.place, self.function, self.size, self.before = kept, place, function, size, before
-        self.edited: tuple[int, ...] = ()
-        self.cotangents: tuple[Any, ...] = ()
-        self.gradients: tuple[Any, ...] = ()
-        self.done, self.extra = False, None
-        self.autocast = autocast_state() if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else None
-        copies, watched = [], []
-        for i, argument in enumerate(arguments):
+    def __post_init__(self) -> None:
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            self.autocast = autocast_state()
+        given, self.arguments = self.arguments, []
+        for i, argument in enumerate(given):
             if isinstance(argument, torch.Tensor):
-                copies.append(argument.clone())  # no graph: forwards run without gradients
-                watched.append((i, argument, argument.requires_grad, version_of(argument)))
+                self.arguments.append(argument.clone())  # no graph: forwards run without gradients
+                self.watched.append((i, argument, argument.requires_grad, version_of(argument)))
             else:
-                copies.append(argument if isinstance(argument, _PLAIN) else pytree.tree_map(_copy, argument))
-        self.arguments, self.watched = copies, watched
+                self.arguments.append(argument if isinstance(argument, _PLAIN) else pytree.tree_map(_copy, argument))
 
     def look(self) -> None:
         """Notes which arguments ask for a gradient and which the forward edited, and lets go of them."""
@@ -386,19 +380,13 @@ def _bytes(values: Iterable[Any]) -> int:
     total = 0
     for value in values:
         if isinstance(value, torch.Tensor):
-            total += value.nbytes if value.layout == torch.strided else _parts(value)
+            parts = (value._indices(), value._values()) if value.layout == torch.sparse_coo else (value,)
+            total += sum(part.numel() * part.element_size() for part in parts)
         elif isinstance(value, torch.nn.Module):
             total += _bytes((*value.parameters(), *value.buffers()))
         elif not isinstance(value, _PLAIN):
             total += sum(leaf.nbytes for leaf in pytree.tree_leaves(value) if isinstance(leaf, (torch.Tensor, np.ndarray)))
     return total
-
-
-def _parts(value: torch.Tensor) -> int:
-    """Bytes of a tensor that is not strided."""
-    if value.layout == torch.sparse_coo:
-        return value._indices().nbytes + value._values().nbytes
-    return value.numel() * value.element_size()
 
 
 def _detached(values: tuple[Any, ...]) -> Any:

@@ -6,11 +6,8 @@ import torch
 
 from pairgrad.coherence.subject import Point, Subject, supplied
 
-_REFUSALS = (
-    "Error",
-    "DelayedError",
-    "NotImplemented",
-)  # nodes that torch puts where a backward is marked once_differentiable, or has no derivative
+# Nodes that torch puts where a backward is marked once_differentiable, or has no derivative, are called these, or begin with NotImplemented.
+_REFUSALS = ("Error", "DelayedError")
 
 
 def second_backward_raises(subject: Subject, cotangent: Point) -> str:

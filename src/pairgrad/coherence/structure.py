@@ -25,7 +25,7 @@ def structural_findings(subject: Subject, generator: torch.Generator) -> list[Fi
     if subject.connected:
         findings += [*_backward_twice(subject, cotangent, slack), *_linearity(subject, cotangent, generator, slack, dtype)]
         findings += _undefined(subject, cotangent, slack)
-    findings += _edits(subject, cotangent)
+    findings += [Finding("edits", "alarm", "is edited in place", name) for name in subject.calls_edit(cotangent)]
     if subject.random:
         findings.append(Finding("note", "note", "draws random numbers: every call of the audit starts from the same generator state"))
     return findings
@@ -39,12 +39,11 @@ def _non_finite(subject: Subject, cotangent: Point) -> list[Finding]:
         bad = int((~torch.isfinite(gradient)).sum())
         if not bad or not finite:
             continue
-        text = f"the gradient is not finite at {bad} of {gradient.numel()} elements although the value is"
+        severity, text = "alarm", f"the gradient is not finite at {bad} of {gradient.numel()} elements although the value is"
         if _is_vertical(subject, cotangent, subject.names.index(name), gradient):
+            severity = "warning"
             text = f"the gradient is infinite at {bad} of {gradient.numel()} elements, where the value itself is infinitely steep"
-            found.append(Finding("non-finite", "warning", text, name, {"elements": bad}))
-        else:
-            found.append(Finding("non-finite", "alarm", text, name, {"elements": bad}))
+        found.append(Finding("non-finite", severity, text, name, {"elements": bad}))
     return found
 
 
@@ -83,14 +82,13 @@ def _repeated(subject: Subject, cotangent: Point, slack: float) -> list[Finding]
     """Two calls at one state, with everything put back that can be put back."""
     first, second = (subject.pull(subject.tensors, cotangent) for _ in range(2))
     value, gradient = apart(first.outputs, second.outputs), apart(first.gradients, second.gradients)
-    if max(value, gradient) == 0:
-        return []
-    if max(value, gradient) > slack:
+    numbers, most = {"value": value, "gradient": gradient}, max(value, gradient)
+    if most > slack:
         what = "value" if value > slack else "gradient"
-        text = f"a second call at the same state gives another {what}, off by {max(value, gradient):.2g} of its size"
-        return [Finding("not-reentrant", "alarm", text, "", {"value": value, "gradient": gradient})]
-    text = f"two calls at the same state differ by {max(value, gradient):.2g} of their size"
-    return [Finding("nondeterministic", "note", text, "", {"value": value, "gradient": gradient})]
+        text = f"a second call at the same state gives another {what}, off by {most:.2g} of its size"
+        return [Finding("not-reentrant", "alarm", text, "", numbers)]
+    text = f"two calls at the same state differ by {most:.2g} of their size"
+    return [Finding("nondeterministic", "note", text, "", numbers)] if most else []
 
 
 def _backward_twice(subject: Subject, cotangent: Point, slack: float) -> list[Finding]:
@@ -122,22 +120,17 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
     if not (math.isfinite(norm(first)) and math.isfinite(norm(second))):
         return []  # that is another matter
     large = 8.0 if dtype in (torch.float16, torch.bfloat16) else 1024.0
-    cases = {
-        "zero": (tuple(0 * u for u in cotangent), tuple(0 * g for g in first)),
-        "a negative multiple": (tuple(-2 * u for u in cotangent), tuple(-2 * g for g in first)),
-        "a large multiple": (tuple(large * u for u in cotangent), tuple(large * g for g in first)),
-        "a small multiple": (tuple(u / large for u in cotangent), tuple(g / large for g in first)),
-        "a sum": (tuple(u + w for u, w in zip(cotangent, other, strict=True)), tuple(g + h for g, h in zip(first, second, strict=True))),
-    }
+    factors = {"zero": 0.0, "a negative multiple": -2.0, "a large multiple": large, "a small multiple": 1 / large}  # powers of two: exact
+    cases = {name: (tuple(factor * u for u in cotangent), tuple(factor * g for g in first)) for name, factor in factors.items()}
+    cases["a sum"] = tuple(u + w for u, w in zip(cotangent, other, strict=True)), tuple(g + h for g, h in zip(first, second, strict=True))
     noise = _own_rounding(subject, cotangent, first, dtype) + _own_rounding(subject, other, second, dtype)
-    scale = {"zero": 0.0, "a negative multiple": 2.0, "a large multiple": large, "a small multiple": 1 / large, "a sum": 2.0}
     worst, of = 0.0, ""
     for name, (weights, expected) in cases.items():
         got = subject.pull(at, weights).gradients
         if name == "a large multiple" and not math.isfinite(norm(got)):
             continue  # too large for a narrower dtype inside
         apart_by = norm([g - e for g, e in zip(got, expected, strict=True)])
-        if apart_by == 0 or apart_by <= 16 * noise * scale[name]:
+        if apart_by == 0 or apart_by <= 16 * noise * abs(factors.get(name, 2.0)):
             continue
         size = max(
             norm(expected), norm(first) * (1.0 if name != "a small multiple" else 1 / large), norm(second) if name == "a sum" else 0.0
@@ -185,14 +178,6 @@ def _own_rounding(subject: Subject, cotangent: Point, gradients: Point, dtype: t
         off = norm([g.double() / factor - e for g, e in zip(got, gradients, strict=True)])
         worst = max(worst, off if math.isfinite(off) else 0.0)
     return worst
-
-
-def _edits(subject: Subject, cotangent: Point) -> list[Finding]:
-    found = []
-    for name in subject.calls_edit(cotangent):
-        where = "grad_output" if name == "grad_output" else name
-        found.append(Finding("edits", "alarm", "is edited in place", where))
-    return found
 
 
 def norm(tensors: Sequence[torch.Tensor]) -> float:

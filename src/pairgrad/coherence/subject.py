@@ -66,15 +66,14 @@ class Subject:
                 raise ValueError(f"inputs must hold numbers, got {describe(leaf)}: an audit computes with them")
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
         self.module = module if module is not None else _module_of(fn)
-        parameters = _parameters(self.module)
-        self._places, self._parameters = _differentiated(self._flat, parameters)
+        self._places, self._parameters = _differentiated(self._flat), _parameters(self.module)
         if not self._places and not self._parameters:
             raise ValueError(
                 f"inputs must hold at least one floating-point tensor to differentiate by, got {_listed(flat)}: "
                 "pass a tensor such as torch.tensor(1.0, dtype=torch.float64)"
             )
-        positions = _position_names(args, kwargs)
-        inputs = [positions[place] for place in self._places]
+        self._positions = _position_names(args, kwargs)
+        inputs = [self._positions[place] for place in self._places]
         self.names = (*inputs, *(f"parameter {name}" if name in inputs else name for name, _ in self._parameters))
         self.tensors: Point = tuple(self._flat[place].detach().clone() for place in self._places) + tuple(
             parameter.detach().clone() for _, parameter in self._parameters
@@ -84,29 +83,29 @@ class Subject:
         self._copies = False
         self._rng = rng_state()
         try:
-            leaves: list[torch.Tensor] = []
-            outputs, names = self._audited(self._first_call(leaves))
+            result, leaves = self._first_call()
+            outputs, self.output_names = self._audited(result)
             if any(output.requires_grad for output in outputs):
                 supplied(outputs, leaves, [torch.ones_like(output) for output in outputs])  # a backward may draw numbers too
             self.random = not same_rng(self._rng, rng_state())
         finally:
             self.restore()
-        self.output_names = names
         self.outputs = tuple(output.detach().clone() for output in outputs)
         self.connected = any(output.requires_grad for output in outputs)
         self.evaluations = 1
         self.watch: Callable[[], None] | None = None  # called before each call
 
-    def _first_call(self, leaves: list[torch.Tensor]) -> Any:
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def _first_call(self) -> tuple[Any, Point]:
         try:
-            return self._call(self.tensors, leaves)
+            return self._call(self.tensors)
         except RuntimeError as error:
             if "leaf" not in str(error) or "in-place" not in str(error):
                 raise
             self._copies = True
             self.restore()
-            leaves.clear()
-            return self._call(self.tensors, leaves)
+            return self._call(self.tensors)
 
     def outputs_at(self, point: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The audited outputs at a point, detached."""
@@ -146,22 +145,30 @@ class Subject:
             self.watch()
         if self.random:
             set_rng_state(self._rng)
-        leaves: list[torch.Tensor] = []
-        outputs, _ = self._audited(self._call(point, leaves))
-        return outputs, tuple(leaves)
+        result, leaves = self._call(point)
+        return self._audited(result)[0], leaves
 
-    def _call(self, point: Sequence[torch.Tensor], leaves: list[torch.Tensor] | None = None) -> Any:
-        leaves = [] if leaves is None else leaves
+    def _call(self, point: Sequence[torch.Tensor]) -> tuple[Any, Point]:
+        """The result at a point, and the leaves it hangs on."""
+        flat, leaves = self._prepare(point, copies=self._copies)
+        return self._apply(flat), leaves
+
+    def _prepare(self, point: Sequence[torch.Tensor], *, copies: bool) -> tuple[list[Any], Point]:
+        """Fresh arguments with the values of a point, all state put back, and the leaves.
+
+        A leaf may not be edited in place, where the result of an operation may: with `copies`, a callable that edits its argument gets one of those.
+        """
         self._held.put_back()
         flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
-        for place, value in zip(self._places, point, strict=False):
-            leaf = value.detach().clone(memory_format=torch.preserve_format).requires_grad_()
-            # A leaf may not be edited in place, where the result of an operation may: then a callable that edits its argument gets a copy.
-            flat[place] = leaf.clone() if self._copies else leaf
-            leaves.append(leaf)
+        leaves = [value.detach().clone().requires_grad_() for value in point[: len(self._places)]]
+        for place, leaf in zip(self._places, leaves, strict=True):
+            flat[place] = leaf.clone() if copies else leaf
         for (_, parameter), value in zip(self._parameters, point[len(self._places) :], strict=True):
             parameter.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
             leaves.append(parameter)
+        return flat, tuple(leaves)
+
+    def _apply(self, flat: list[Any]) -> Any:
         args, kwargs = pytree.tree_unflatten(flat, self._structure)
         with torch.enable_grad():
             return self.fn(*args, **kwargs)
@@ -177,6 +184,8 @@ class Subject:
         reached = [pair for pair in numbered if pair[1].requires_grad] or numbered
         return tuple(leaf for _, leaf in reached), tuple(name if len(leaves) > 1 else "output" for name, _ in reached)
 
+    # State ------------------------------------------------------------------------------------------------------------
+
     def __enter__(self) -> Subject:
         return self
 
@@ -191,20 +200,10 @@ class Subject:
 
     def calls_edit(self, cotangent: Sequence[torch.Tensor] | None = None) -> list[str]:
         """Names of arguments, and "grad_output", that one forward and backward edits in place."""
-        self._held.put_back()
-        if self.random:
-            set_rng_state(self._rng)
-        flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
-        leaves = []
-        for place, value in zip(self._places, self.tensors, strict=False):
-            leaf = value.clone().requires_grad_()
-            leaves.append(leaf)
-            flat[place] = leaf.clone()
+        self.restore()
+        flat, leaves = self._prepare(self.tensors, copies=True)
         before = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
-        leaves += [parameter for _, parameter in self._parameters]
-        args, kwargs = pytree.tree_unflatten(flat, self._structure)
-        with torch.enable_grad():
-            outputs, _ = self._audited(self.fn(*args, **kwargs))
+        outputs, _ = self._audited(self._apply(flat))
         edited = {i for i, (old, new) in enumerate(zip(before, flat, strict=True)) if _differs(old, new)}
         names = []
         if self.connected:
@@ -214,9 +213,7 @@ class Subject:
             edited |= {i for i, (old, new) in enumerate(zip(before, flat, strict=True)) if _differs(old, new)}
             if any(_differs(old, new) for old, new in zip(cotangent, sent, strict=True)):
                 names.append("grad_output")
-        args, kwargs = pytree.tree_unflatten(list(range(len(flat))), self._structure)
-        positions = _position_names(args, kwargs)
-        return [positions[i] for i in sorted(edited)] + names
+        return [self._positions[i] for i in sorted(edited)] + names
 
 
 def supplied(
@@ -277,20 +274,18 @@ def _prepared(leaf: Any, dtype: torch.dtype | None) -> Any:
     return copy.requires_grad_(leaf.requires_grad)
 
 
-def _differentiated(flat: list[Any], parameters: list[tuple[str, torch.Tensor]]) -> tuple[list[int], list[tuple[str, torch.Tensor]]]:
-    """Places of the tensors that ask for a gradient, all floating-point ones if none does; and the parameters."""
+def _differentiated(flat: list[Any]) -> list[int]:
+    """Places of the tensors that ask for a gradient, all floating-point ones if none does; the mark goes."""
     floating = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.dtype in FLOATING and leaf.numel()]
     asking = [i for i in floating if flat[i].requires_grad]
     for i in floating:
         flat[i] = flat[i].detach()
-    return asking or floating, parameters
+    return asking or floating
 
 
 def _parameters(module: torch.nn.Module | None) -> list[tuple[str, torch.Tensor]]:
-    if module is None:
-        return []
-    floating = [(name, parameter) for name, parameter in module.named_parameters() if parameter.dtype in FLOATING and parameter.numel()]
-    return [(name, parameter) for name, parameter in floating if parameter.requires_grad]
+    named = () if module is None else module.named_parameters()
+    return [(name, p) for name, p in named if p.requires_grad and p.dtype in FLOATING and p.numel()]
 
 
 def _module_of(fn: Any) -> torch.nn.Module | None:
@@ -320,12 +315,9 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 def _position_names(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
     names: list[str] = []
-    for i, arg in enumerate(args):
-        leaves = pytree.tree_leaves(arg)
-        names += [f"input {i}"] if len(leaves) == 1 else [f"input {i}[{k}]" for k in range(len(leaves))]
-    for key, arg in kwargs.items():
-        leaves = pytree.tree_leaves(arg)
-        names += [key] if len(leaves) == 1 else [f"{key}[{k}]" for k in range(len(leaves))]
+    for name, arg in [*((f"input {i}", arg) for i, arg in enumerate(args)), *kwargs.items()]:
+        count = len(pytree.tree_leaves(arg))
+        names += [name] if count == 1 else [f"{name}[{k}]" for k in range(count)]
     return names
 
 

@@ -205,9 +205,7 @@ class Tape(TorchFunctionMode):
         return apply
 
     def _apply(self, function: type[Any], plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if (
-            function is CheckpointFunction
-        ):  # runs calls on parameters that it is not given, without a graph: these are taped, as if with one
+        if function is CheckpointFunction:  # runs calls on parameters that it is not given, without a graph: taped, as if with one
             before, self._hidden = self._hidden, self._grad_mode()
             try:
                 return plain(*args, **kwargs)

@@ -158,9 +158,7 @@ def _process_group(name: str, group: Group) -> Any:
         raise ValueError(
             f"{name} was given as {describe(group)}, and torch.distributed has no process group: call init_process_group, or give None"
         )
-    if group is dist.group.WORLD:
-        return group
-    if isinstance(group, dist.ProcessGroup):
+    if group is dist.group.WORLD or isinstance(group, dist.ProcessGroup):
         return group
     with contextlib.suppress(ImportError):
         from torch.distributed.device_mesh import DeviceMesh

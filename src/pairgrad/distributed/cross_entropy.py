@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -105,14 +104,12 @@ def vmf_cross_entropy(
         ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
         tile = None if tile is None else integer_at_least("tile", tile, 1)
         pot = resolve(realization, state.dim)
-        features = checked_features(features, state.dim, classes.rows, validate=validate)
+        features = checked_features(features, state.dim, classes.rows, validate=validate, single=True)
         if is_transformed(features):
             raise RuntimeError(
                 "torch.func and forward-mode differentiation are not available where several ranks hold the classes: use backward, or "
                 "pairgrad.vmf_cross_entropy in one process"
             )
-        if features.dim() != 2:
-            raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
         labels = checked_labels(labels, len(features), layout.num_classes, classes.rows, validate=validate, ignore_index=ignore_index)
         dtype = working_dtype(features, classes, geometry_dtype)
         log_prior = checked_per_class("log_prior", log_prior, layout.num_classes, classes.rows, dtype)
@@ -124,17 +121,8 @@ def vmf_cross_entropy(
     learned = any(tensor.requires_grad for tensor in (classes.rows, classes.concentration)) and torch.is_grad_enabled()
     needed = torch.is_grad_enabled() and features.requires_grad
     with full_precision(device.type):
-        asked = number_of(
-            "cross-entropy",
-            temperature,
-            pot.realization,
-            label_smoothing,
-            ignore_index,
-            log_prior is None,
-            weight is None,
-            max_norm,
-            learned,
-        )
+        options = (temperature, pot.realization, label_smoothing, ignore_index, log_prior is None, weight is None, max_norm, learned)
+        asked = number_of("cross-entropy", *options)
         samples = meeting.together(features.detach().to(dtype)[None], labels, gradient=needed, asked=asked)
         meeting.total(1, len(samples.labels), device)  # replicas hear of it if one refused its batch
         targets = Targets.of(samples.labels, weight, ignore_index, label_smoothing, layout.num_classes, dtype)
@@ -157,19 +145,18 @@ def vmf_cross_entropy(
             local = _local(targets, layout)
             result = _pass(plan, layout, samples, shard, local)
             gradient = None if result.gradient is None else own_gradient(layout, samples, result.gradient)[0]
-            total = _total(targets.share.sum(), layout)
+            total = layout.data.total("weights", targets.share.sum().reshape(1).clone())[0]  # what the mean over all samples divides by
         copies = layout.classes.size if layout.inputs == "replicated" else 1
         if needed or learned:
             # rows of classes are averaged over the replicas that hold them, not over the ranks that share the classes out
             owners = 1.0
             if reduction == "mean":
                 owners = (layout.classes.size / copies) if averaged else 1 / copies
-            again = (
-                _StateGradients(Job(pot, local, dtype, True), plan, samples, classes, temperature, shard, result, layout, owners)
-                if learned
-                else None
-            )
-            rows = _Rows.apply(features, classes.rows, classes.concentration, result.loss[0, own], gradient, again)
+            again = None
+            if learned:
+                job, normaliser = Job(pot, local, dtype, True), result.normaliser[0]
+                again = _StateGradients(job, plan, samples, classes, temperature, shard.log_prior, normaliser, layout, owners)
+            rows = _Rows.apply(result.loss[0, own], gradient, again, features, classes.rows, classes.concentration)
         else:
             rows = result.loss[0, own]
         if reduction != "mean":
@@ -197,44 +184,26 @@ def _pass(plan: fused.Plan, layout: Layout, samples: Samples, shard: Shard, targ
         sums = sums_over_classes(plan, views, own, None, places, shard.classes, shard.log_prior, shard.highest_prior)
         sums, label, _ = combined(layout.classes, plan, sums, label)
         return weighted(fused.finish(plan, sums, views, label), targets.hard)
-    sums, linear = fused.start(plan, views, own, None, shard.highest_prior), None
-    for first, last in plan.tiles(len(shard.classes.rates)):
-        own_class = places[:, None] == torch.arange(first, last, device=views.device)
-        bias = views.new_zeros(()) if shard.log_prior is None else shard.log_prior[first:last]
-        sums, linear = fused.visit(
-            plan, sums, views, own, shard.classes.tile(first, last), bias, own_class, targets.tile(first, last), linear
-        )
+    sums = fused.start(plan, views, own, None, shard.highest_prior)
+    sums, linear = targets.visit(plan, sums, views, own, shard.classes, shard.log_prior)
     sums, label, linear = combined(layout.classes, plan, sums, label, linear)
     assert linear is not None
-    soft = weighted(fused.finish_linear(plan, sums, linear, views, label), targets.counted)  # first: finish writes over the sums
-    hard = weighted(fused.finish(plan, sums, views, label), targets.hard)
-    gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
-    return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
+    return targets.finish(plan, sums, linear, views, label)
 
 
-def _total(share: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """What the mean over the samples of all ranks divides by."""
-    return layout.data.total("weights", share.reshape(1).clone())[0]
-
-
+@dataclass(frozen=True, eq=False)
 class _StateGradients:
     """Gradients in the rows and concentrations held here, from those of the losses of all samples that were scored."""
 
-    def __init__(
-        self,
-        job: Job,
-        plan: fused.Plan,
-        samples: Samples,
-        classes: Classes,
-        temperature: float,
-        shard: Shard,
-        result: fused.Result,
-        layout: Layout,
-        owners: float,
-    ) -> None:
-        self.owners = owners
-        self.job, self.plan, self.samples, self.classes, self.layout = job, plan, samples, classes, layout
-        self.temperature, self.log_prior, self.normaliser = temperature, shard.log_prior, result.normaliser[0]
+    job: Job
+    plan: fused.Plan
+    samples: Samples
+    classes: Classes
+    temperature: float
+    log_prior: torch.Tensor | None
+    normaliser: torch.Tensor
+    layout: Layout
+    owners: float
 
     def __call__(self, grad: torch.Tensor) -> dict[str, torch.Tensor]:
         saved: dict[str, Any] = {
@@ -262,14 +231,9 @@ class _Rows(Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: torch.Tensor,
-        rows: torch.Tensor,
-        concentration: torch.Tensor,
-        loss: torch.Tensor,
-        gradient: torch.Tensor | None,
-        state: Callable[[torch.Tensor], dict[str, torch.Tensor]] | None,
+        ctx: Any, loss: torch.Tensor, gradient: torch.Tensor | None, state: _StateGradients | None, features: torch.Tensor, *_: torch.Tensor
     ) -> torch.Tensor:
+        """Of this rank's features, and of the rows and concentrations that `state` finds the gradients of."""
         ctx.gradient, ctx.state, ctx.dtype = gradient, state, features.dtype
         return loss.clone()
 
@@ -278,5 +242,5 @@ class _Rows(Function):
         if torch.is_grad_enabled():
             no_second_derivative()
         found = ctx.state(grad) if ctx.state is not None else {}
-        features = (grad[:, None] * ctx.gradient).to(ctx.dtype) if ctx.needs_input_grad[0] else None
-        return features, found.get("rows"), found.get("concentration"), None, None, None
+        features = (grad[:, None] * ctx.gradient).to(ctx.dtype) if ctx.needs_input_grad[3] else None
+        return None, None, None, features, found.get("rows"), found.get("concentration")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import zlib
 from collections.abc import Callable
@@ -356,8 +357,6 @@ class Team:
         return rows, gradient
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Team:
-        import copy
-
         new = Team.__new__(Team)
         memo[id(self)] = new
         new.__dict__ = {key: value if key == "layout" else copy.deepcopy(value, memo) for key, value in self.__dict__.items()}
@@ -389,11 +388,8 @@ def _checksum(prior: torch.Tensor) -> int:
 
 def _longest_stretch(sample: int | float | None, layout: Layout) -> float:
     """The most classes that a drawn one stands for, on any rank; 1 where all are scored."""
-    longest = 1.0
-    for rank in range(layout.classes.size):
-        first, last = shard(layout.num_classes, layout.classes.size, rank)
-        longest = max(longest, (last - first) / (_number_of(sample, last - first) or last - first))
-    return longest
+    shards = (shard(layout.num_classes, layout.classes.size, rank) for rank in range(layout.classes.size))
+    return max(held / (_number_of(sample, held) or held) for held in (last - first for first, last in shards))
 
 
 def _number_of(sample: int | float | None, held: int) -> int | None:

@@ -91,11 +91,9 @@ class Workload:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a number of the bank."""
         return self.dtype.itemsize
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as plain data, with the name of the dtype."""
         return {**self.__dict__, "dtype": str(self.dtype).removeprefix("torch.")}
 
 
@@ -180,7 +178,6 @@ class Estimate:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of the step, elementwise work included."""
         return self.matrix_flops + self.elementwise_flops
 
     @property
@@ -189,15 +186,12 @@ class Estimate:
         return self.scoring + self.exchanging
 
     def fits(self, cluster: Cluster) -> bool:
-        """Whether the peak of memory is within what a rank has; always, where that was not given."""
         return cluster.memory is None or self.memory.peak <= cluster.memory
 
     def to_dict(self, cluster: Cluster) -> dict[str, Any]:
-        """The layout as plain data, a part of `Plan.to_dict`."""
+        layout = ("data", "classes", "class_rows", "local_rows", "scored_rows", "distinct", "exchange")
         return {
-            **{
-                name: getattr(self, name) for name in ("data", "classes", "class_rows", "local_rows", "scored_rows", "distinct", "exchange")
-            },
+            **{name: getattr(self, name) for name in layout},
             "fits": self.fits(cluster),
             "memory": self.memory.to_dict(),
             "flops": {"matrix": self.matrix_flops, "elementwise": self.elementwise_flops},
@@ -258,7 +252,7 @@ def plan_layouts(workload: Workload, cluster: Cluster) -> Plan:
         (16, 4, [(64, 1)])
     """
     layouts, refused = [], []
-    for classes in _divisors(cluster.ranks):
+    for classes in (number for number in range(1, cluster.ranks + 1) if cluster.ranks % number == 0):
         data = cluster.ranks // classes
         reason = refusal(workload, classes)
         if reason is None:
@@ -267,12 +261,6 @@ def plan_layouts(workload: Workload, cluster: Cluster) -> Plan:
             refused.append((data, classes, reason))
     layouts.sort(key=lambda layout: (not layout.fits(cluster), float(f"{layout.seconds:.9g}"), layout.wire, layout.memory.peak))
     return Plan(workload, cluster, tuple(layouts), tuple(refused))
-
-
-def _divisors(number: int) -> list[int]:
-    """In rising order."""
-    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
-    return [*small, *(number // k for k in reversed(small) if k * k != number)]
 
 
 def refusal(workload: Workload, classes: int) -> str | None:
@@ -396,9 +384,8 @@ def _fewest_shards(workload: Workload, cluster: Cluster, data: int) -> Estimate 
     fitting, too_many = workload.classes, workload.classes + 1  # classes of a rank
     while not sharded(fitting).fits(cluster):
         half = fitting // 2
-        if (
-            half == 0 or sharded(half).memory.peak >= sharded(fitting).memory.peak
-        ):  # with very many ranks, buffers for all of them outweigh the rest
+        # with very many ranks, buffers for all of them outweigh the rest
+        if half == 0 or sharded(half).memory.peak >= sharded(fitting).memory.peak:
             return None
         fitting, too_many = half, fitting
     while too_many - fitting > 1:

@@ -33,9 +33,7 @@ class Shard(NamedTuple):
 
     classes: Classes  # (k, p)
     log_prior: torch.Tensor | None  # (k,)
-    highest_prior: (
-        torch.Tensor
-    )  # of all classes, on all ranks; where classes are drawn, with the largest weight that one of them stands for
+    highest_prior: torch.Tensor  # of all classes, on all ranks; where classes are drawn, with the largest weight that one stands for
     touched: Touched | None = None  # what the views saw of the batch's classes, where that is not the final state
 
 

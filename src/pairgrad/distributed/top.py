@@ -7,7 +7,7 @@ import torch
 from pairgrad.distributed.bank import DistributedClassBank
 from pairgrad.distributed.cross_entropy import ShardedClassState
 from pairgrad.distributed.meeting import number_of
-from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.ground.checks import integer_at_least
 from pairgrad.losses.cross_entropy import checked_per_class
 from pairgrad.losses.scores import check_temperature, full_precision, plain_scores, resolve, working_dtype
 from pairgrad.potentials import Potential
@@ -40,9 +40,7 @@ def top_classes(
         k = integer_at_least("k", k, 1)
         if k > layout.num_classes:
             raise ValueError(f"k must be at most the number of classes, {layout.num_classes}, got {k}")
-        features = checked_features(features, state.dim, classes.rows)
-        if features.dim() != 2:
-            raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
+        features = checked_features(features, state.dim, classes.rows, single=True)
         temperature = float(check_temperature(temperature))
         pot = resolve(realization, state.dim)
         dtype = working_dtype(features, classes, None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pairgrad.distributions.unit import check_unit
-from pairgrad.ground.checks import computing_dtype, dense, describe, floating_tensor, one_of
+from pairgrad.ground.checks import computing_dtype, dense, describe, floating_tensor, on_device, one_of
 from pairgrad.losses.scores import full_precision
 from pairgrad.potentials import Potential
 from pairgrad.potentials.registry import paired
@@ -104,8 +104,7 @@ def _checked_weights(weights: Any, x: torch.Tensor) -> torch.Tensor:
     if not isinstance(weights, torch.Tensor) or weights.is_complex() or weights.is_quantized:
         raise TypeError(f"weights must be a torch tensor of real numbers, one per vector of x, got {describe(weights)}")
     dense("weights", weights)
-    if weights.device != x.device:
-        raise ValueError(f"weights must be on {x.device}, where x is, got {describe(weights)}: move them with .to(...)")
+    on_device("weights", weights, x.device, "x is", "them")
     counts = weights.to(x.dtype)
     try:
         shape = torch.broadcast_shapes(counts.shape[:-1], x.shape[:-2])

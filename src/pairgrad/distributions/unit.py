@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.distributions import constraints
 
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, generator_or_none, readable
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, generator_or_none, on_device, readable
 from pairgrad.sphere.inputs import looks
 
 
@@ -58,8 +58,7 @@ def check_last(name: str, value: Any, dim: int) -> None:
 
 def check_batch(name: str, value: torch.Tensor, batch_shape: torch.Size, device: torch.device) -> torch.Size:
     """The common shape of `value` without its last dimension and a batch of distributions on `device`; a ValueError where there is none."""
-    if value.device != device:
-        raise ValueError(f"{name} must be on {device}, where the distribution is, got {describe(value)}: move one with .to(...)")
+    on_device(name, value, device, "the distribution is")
     try:
         return torch.broadcast_shapes(value.shape[:-1], batch_shape)
     except RuntimeError:

@@ -18,6 +18,7 @@ from pairgrad.ground.checks import (
     describe,
     floating_tensor,
     generator_or_none,
+    on_one_device,
     optional_boolean,
     real_number,
     shape_of,
@@ -80,11 +81,7 @@ class VonMisesFisher(Distribution):
             number = real_number("concentration", concentration, "finite and >= 0", lambda kappa: True)  # the sign is looked at below
             concentration = torch.tensor(number, dtype=mean_direction.dtype, device=mean_direction.device)
         concentration = floating_tensor("concentration", concentration)
-        if concentration.device != mean_direction.device:
-            raise ValueError(
-                f"mean_direction and concentration must be on one device, got {mean_direction.device} and {concentration.device}: "
-                "move one with .to(...)"
-            )
+        on_one_device("mean_direction", mean_direction, "concentration", concentration)
         try:
             batch_shape = torch.broadcast_shapes(mean_direction.shape[:-1], concentration.shape)
         except RuntimeError:
@@ -102,20 +99,13 @@ class VonMisesFisher(Distribution):
         self._potential = paired(mean_direction.shape[-1])
         self._looks = validate_args
         check_unit("mean_direction", mean_direction, validate_args)
-        self._check_concentration(concentration, validate_args)
-        super().__init__(batch_shape, mean_direction.shape[-1:], validate_args=False)  # the values have been looked at
-
-    @staticmethod
-    def _check_concentration(concentration: torch.Tensor, validate_args: bool | None) -> None:
-        if not looks(concentration, validate_args):
-            return
         values = concentration.detach()
-        wrong = ~((values >= 0) & values.isfinite())
-        if bool(wrong.any()):
+        if looks(concentration, validate_args) and bool((wrong := ~((values >= 0) & values.isfinite())).any()):
             raise ValueError(
                 f"concentration must be finite and >= 0, got {values[wrong][0].item():g} in {describe(concentration)}: apply e.g. "
                 "torch.nn.functional.softplus to the output that predicts it"
             )
+        super().__init__(batch_shape, mean_direction.shape[-1:], validate_args=False)  # the values have been looked at
 
     @classmethod
     def fit(cls, x: torch.Tensor, weights: torch.Tensor | None = None, *, estimator: str = "mle") -> VonMisesFisher:
@@ -230,8 +220,7 @@ class VonMisesFisher(Distribution):
     def cross_entropy(self, other: Distribution) -> torch.Tensor:
         """-E log q of directions from this distribution, for a von Mises-Fisher or uniform q: entropy() + kl_divergence(self, other)."""
         if isinstance(other, HypersphericalUniform):
-            _same_sphere(self, other)
-            return other.entropy().expand(torch.broadcast_shapes(self.batch_shape, other.batch_shape)) + 0 * self.concentration
+            return other.entropy().expand(_same_sphere(self, other)) + 0 * self.concentration
         if not isinstance(other, VonMisesFisher):
             raise TypeError(f"other must be a VonMisesFisher or a HypersphericalUniform, got {type(other).__name__}")
         _same_sphere(self, other)
@@ -270,12 +259,12 @@ class VonMisesFisher(Distribution):
         return f"{type(self).__name__}(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self.mean_direction.dtype})"
 
 
-def _same_sphere(first: Any, second: Any) -> None:
-    """A ValueError unless two distributions live in the same dimension."""
+def _same_sphere(first: Any, second: Any) -> torch.Size:
+    """The common batch shape of two distributions; a ValueError unless they have one, and live in the same dimension."""
     if first.dim != second.dim:
         raise ValueError(f"the distributions must live on one sphere, got dimensions {first.dim} and {second.dim}")
     try:
-        torch.broadcast_shapes(first.batch_shape, second.batch_shape)
+        return torch.broadcast_shapes(first.batch_shape, second.batch_shape)
     except RuntimeError:
         shapes = f"{tuple(first.batch_shape)} and {tuple(second.batch_shape)}"
         raise ValueError(f"the distributions must have batch shapes that broadcast against each other, got {shapes}") from None
@@ -299,18 +288,15 @@ def _kl_vmf_vmf(p: VonMisesFisher, q: VonMisesFisher) -> torch.Tensor:
 @register_kl(VonMisesFisher, HypersphericalUniform)
 def _kl_vmf_uniform(p: VonMisesFisher, q: HypersphericalUniform) -> torch.Tensor:
     """kappa R - Phi(kappa)."""
-    _same_sphere(p, q)
-    return p._from_uniform().expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    return p._from_uniform().expand(_same_sphere(p, q))
 
 
 @register_kl(HypersphericalUniform, VonMisesFisher)
 def _kl_uniform_vmf(p: HypersphericalUniform, q: VonMisesFisher) -> torch.Tensor:
     """Phi(kappa): the mean of kappa mu.x is 0."""
-    _same_sphere(p, q)
-    return q._potential.value(q.concentration).expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    return q._potential.value(q.concentration).expand(_same_sphere(p, q))
 
 
 @register_kl(HypersphericalUniform, HypersphericalUniform)
 def _kl_uniform_uniform(p: HypersphericalUniform, q: HypersphericalUniform) -> torch.Tensor:
-    _same_sphere(p, q)
-    return torch.zeros_like(p.entropy()).expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    return torch.zeros_like(p.entropy()).expand(_same_sphere(p, q))

@@ -73,6 +73,18 @@ def floating_tensor(name: str, value: Any) -> torch.Tensor:
     return dense(name, value)
 
 
+def on_one_device(first: str, a: torch.Tensor, second: str, b: torch.Tensor) -> None:
+    """A ValueError unless two tensors are on the same device."""
+    if a.device != b.device:
+        raise ValueError(f"{first} and {second} must be on one device, got {a.device} and {b.device}: move one with .to(...)")
+
+
+def on_device(name: str, value: torch.Tensor, device: torch.device, where: str = "", move: str = "one") -> None:
+    """A ValueError unless a tensor is on this device, `where` something else is; `move` says what to move."""
+    if value.device != device:
+        raise ValueError(f"{name} must be on {device}{where and f', where {where}'}, got {describe(value)}: move {move} with .to(...)")
+
+
 def computing_dtype(name: str, dtype: Any) -> torch.dtype:
     """The dtype in which tensors of `dtype` are computed: float32 for the half ones, else itself; a TypeError if they cannot be."""
     if not isinstance(dtype, torch.dtype) or (dtype not in DTYPES and dtype not in HALF_DTYPES):

@@ -18,6 +18,7 @@ from pairgrad.ground.checks import (
     describe,
     floating_tensor,
     integer_at_least,
+    on_one_device,
     readable,
     real_number,
 )
@@ -68,28 +69,19 @@ def check_possible(name: str, labels: torch.Tensor, impossible: torch.Tensor) ->
         )
 
 
-class SamePrior:
-    """A hook of `load_state_dict`: the prior in the file, which a part of the loss would take over, must be that of the whole.
-
-    Args:
-        part: name of the submodule whose log prior is in the state.
-    """
-
-    def __init__(self, part: str) -> None:
-        self.part = part
-
-    def __call__(self, module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        theirs, errors = state.get(f"{prefix}{self.part}.log_prior"), rest[-1]
-        ours = getattr(module, self.part).log_prior
-        if ours.device.type == "meta" and module.class_counts is not None:
-            ours = log_prior(module.class_counts)
-        if not isinstance(theirs, torch.Tensor) or "meta" in (theirs.device.type, ours.device.type) or ours.shape != theirs.shape:
-            return  # of the shape torch itself says what is wrong
-        if not torch.allclose(theirs.detach().double().cpu(), ours.double().cpu(), rtol=1e-5, atol=1e-5):
-            errors.append(
-                f"class_counts of this {type(module).__name__} must be those of the checkpoint, got another log prior: make the loss with the same "
-                "class_counts, and call set_prior(...) after loading to change them"
-            )
+def check_same_prior(part: str, module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+    """A hook of `load_state_dict`: the prior of the submodule `part` in the file, which it would take over, must be that of the whole loss."""
+    theirs, errors = state.get(f"{prefix}{part}.log_prior"), rest[-1]
+    ours = getattr(module, part).log_prior
+    if ours.device.type == "meta" and module.class_counts is not None:
+        ours = log_prior(module.class_counts)
+    if not isinstance(theirs, torch.Tensor) or "meta" in (theirs.device.type, ours.device.type) or ours.shape != theirs.shape:
+        return  # of the shape torch itself says what is wrong
+    if not torch.allclose(theirs.detach().double().cpu(), ours.double().cpu(), rtol=1e-5, atol=1e-5):
+        errors.append(
+            f"class_counts of this {type(module).__name__} must be those of the checkpoint, got another log prior: make the loss with the same "
+            "class_counts, and call set_prior(...) after loading to change them"
+        )
 
 
 class _PriorAdjusted(nn.Module):
@@ -174,8 +166,7 @@ class _PriorAdjusted(nn.Module):
         if not isinstance(target, torch.Tensor):
             raise TypeError(f"target must be a tensor of labels or of class probabilities, got {describe(target)}")
         dense("target", target)
-        if target.device != logits.device:
-            raise ValueError(f"logits and target must be on one device, got {logits.device} and {target.device}: move one with .to(...)")
+        on_one_device("logits", logits, "target", target)
         if target.is_floating_point():
             return self._from_probabilities(logits, target)
         return self._from_labels(logits, target)

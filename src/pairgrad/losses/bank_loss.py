@@ -118,9 +118,7 @@ class BankLoss(nn.Module):
         known_options(type(self).__name__, bank, ClassBank, type(self), BankLoss)
         self.bank = ClassBank(num_classes, dim, **bank)
         self.team: Team | None = None
-        self.class_counts: torch.Tensor | None = (
-            None  # of the last prior that was set, to make it again where its numbers got lost (device "meta")
-        )
+        self.class_counts: torch.Tensor | None = None  # of the last prior that was set, to make it again where it got lost (device "meta")
         self._impossible = False  # whether a class has count 0
         self._looked = False  # whether there are other processes
         self.temperature = float(temperature)
@@ -201,13 +199,12 @@ class BankLoss(nn.Module):
             raise RuntimeError(
                 "inside torch.func a loss cannot update its bank: call loss.eval() first, and loss.bank.update(features, labels) outside"
             )
+        dtype = bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
         if not self.normalize and looks(views, bank.validate):
-            dtype = bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
             check_squares(longest_of(views), bank.rule.cap, bank.rule.cap, self.temperature, dtype)
         with full_precision(views.device.type):
-            dtype = self.bank.sums.dtype if self.geometry_dtype is None else self.geometry_dtype
-            views = views.to(self.bank.sums.dtype)
-            self.bank.refresh()
+            views = views.to(bank.sums.dtype)
+            bank.refresh()
             if self._plain_only(dtype) or is_transformed(views):
                 loss = reduce(self._plain(views, labels, dtype), reduction)
             else:
@@ -244,11 +241,8 @@ class BankLoss(nn.Module):
         return self.of_all(loss, len(features), "others") if self.reduction == "mean" else loss
 
     def _soft(self, features: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
-        features = self._scored(features)
-        state = _Snapshot(self.bank)
-        return vmf_cross_entropy(
-            features, probabilities, state, self.temperature, self.log_prior, self.reduction, self.potential, **self._computed()
-        )
+        given = self._scored(features), probabilities, _Snapshot(self.bank), self.temperature, self.log_prior
+        return vmf_cross_entropy(*given, self.reduction, self.potential, **self._computed())
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (B, K) of features (B, p) against the bank as it is, without prior and without update; differentiable in the features.
@@ -279,8 +273,7 @@ class BankLoss(nn.Module):
         step = self._step
         if compiled and not plan.compiled_tiles:
             if self._compiled is None:
-                mode = self.compile_mode if isinstance(self.compile_mode, str) else None
-                self._compiled = compile_(self._step, mode=mode)
+                self._compiled = compile_(self._step, mode=self.compile_mode if isinstance(self.compile_mode, str) else None)
             step = self._compiled
         with torch.no_grad():
             result, touched = step(plan, views.detach(), labels, self.training)
@@ -292,10 +285,7 @@ class BankLoss(nn.Module):
         if gradient is None:
             gradient = views.requires_grad and torch.is_grad_enabled()
         compiling = torch.compiler.is_compiling()
-        if self.normalize:
-            bound: float | None = 1.001
-        else:
-            bound = None if self.compile_mode or compiling else longest(views, None)
+        bound = 1.001 if self.normalize else None if self.compile_mode or compiling else longest(views, None)
         key = (rows, gradient, views.dtype, bound, self.temperature, self.potential, self.compile_mode, extra_spread)
         if key in self._plans:
             return self._plans[key]

@@ -138,9 +138,7 @@ class VMFClassifier(nn.Module):
     ) -> torch.Tensor:
         check_reduction(reduction)
         ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
-        checked_features(features, self.dim, self.weight, squared=True)
-        if features.dim() != 2:
-            raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}")
+        checked_features(features, self.dim, self.weight, squared=True, single=True)
         labels = checked_targets(labels, len(features), self.num_classes, self.weight, ignore_index, None)
         logits = self(features)
         log_prior = checked_per_class("log_prior", log_prior, self.num_classes, self.weight, logits.dtype)

@@ -16,6 +16,7 @@ from pairgrad.ground.checks import (
     floating_tensor,
     integer_at_least,
     is_functorch_wrapped_tensor,
+    on_device,
     one_of,
     readable,
     real_number,
@@ -41,6 +42,7 @@ from pairgrad.sphere.inputs import checked_features, checked_labels, looks
 from pairgrad.sphere.state import Classes, ClassState, with_norms
 
 _BOUND_TOL = 1e-3  # by which a feature may exceed max_norm: unit vectors in half precision do, and the margins of the series are wider
+_INPUTS = ("features", "rows", "concentration", "temperature", "log_prior")  # what a fused loss may be differentiated by
 Again = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -103,9 +105,7 @@ def vmf_cross_entropy(
     tile = None if tile is None else integer_at_least("tile", tile, 1)
     pot = resolve(realization, checked_state(state).dim)
     classes = state.classes()
-    features = checked_features(features, state.dim, classes.rows, validate=validate)
-    if features.dim() != 2:
-        raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
+    features = checked_features(features, state.dim, classes.rows, validate=validate, single=True)
     labels = checked_targets(labels, len(features), state.num_classes, classes.rows, ignore_index, validate)
     dtype = working_dtype(features, classes, geometry_dtype)
     scalars = checked_scalars(scalar_dtype)
@@ -176,8 +176,30 @@ class Targets:
         even = torch.full((1, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
         return Targets(labels, share * (1 - smoothing), even if weight is None else even * weight, counted, share)
 
-    def tile(self, first: int, last: int) -> torch.Tensor | None:
-        return None if self.soft is None else self.soft[:, first:last]
+    def visit(
+        self, plan: fused.Plan, sums: fused.Sums, view: torch.Tensor, own: torch.Tensor, classes: Classes, bias: torch.Tensor | None
+    ) -> tuple[fused.Sums, fused.LinearSums]:
+        """Both kinds of sums over all classes, for soft targets; those of exponentials without the label of each row."""
+        linear = None
+        assert self.soft is not None
+        for first, last in plan.tiles(len(classes.rates)):
+            own_class = None if self.labels is None else self.labels[:, None] == torch.arange(first, last, device=view.device)
+            tile_bias = view.new_zeros(()) if bias is None else bias[first:last]
+            part = classes.tile(first, last)
+            sums, linear = fused.visit(plan, sums, view, own, part, tile_bias, own_class, self.soft[:, first:last], linear)
+        assert linear is not None
+        return sums, linear
+
+    def finish(
+        self, plan: fused.Plan, sums: fused.Sums, linear: fused.LinearSums, view: torch.Tensor, label: fused.Label | None
+    ) -> fused.Result:
+        """Loss and gradient from the sums of `visit`: the soft part first, since `fused.finish` writes over the sums."""
+        soft = weighted(fused.finish_linear(plan, sums, linear, view, label), self.counted)
+        if label is None or self.hard is None:
+            return soft
+        hard = weighted(fused.finish(plan, sums, view, label), self.hard)
+        gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
+        return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
 
     def losses(self, logits: torch.Tensor) -> torch.Tensor:
         """(B,), of logits (B, K), in operations that autograd and torch.func follow; what has no weight contributes 0, even where it is infinite."""
@@ -211,7 +233,7 @@ class Job:
             result = self._pass(plan, features.detach().to(self.dtype)[None], known, bias)
         if torch.compiler.is_compiling():
             return given(features, result.loss[0], None if result.gradient is None else result.gradient[0])
-        return _Fused.apply(features, classes.rows, classes.concentration, temperature, log_prior, self, plan, classes, result)
+        return _Fused.apply(self, plan, classes, result, features, classes.rows, classes.concentration, temperature, log_prior)
 
     def _pass(self, plan: fused.Plan, view: torch.Tensor, classes: Classes, bias: torch.Tensor | None) -> fused.Result:
         targets = self.targets
@@ -227,23 +249,9 @@ class Job:
             label = fused.label_terms(plan, view, own, target, label_bias(bias, targets.labels, view))
         else:
             plan = plan.without_fixed_top()
-        sums, linear = fused.start(plan, view, own, label, largest_bias(bias, view)), None
-        for first, last in plan.tiles(len(classes.rates)):
-            own_class = None
-            if targets.labels is not None:
-                own_class = targets.labels[:, None] == torch.arange(first, last, device=view.device)
-            tile_bias = view.new_zeros(()) if bias is None else bias[first:last]
-            sums, linear = fused.visit(
-                plan, sums, view, own, classes.tile(first, last), tile_bias, own_class, targets.tile(first, last), linear
-            )
-        assert linear is not None
-        # the soft part first: finish writes over the sums
-        soft = weighted(fused.finish_linear(plan, sums, linear, view, label), targets.counted)
-        if label is None or targets.hard is None:
-            return soft
-        hard = weighted(fused.finish(plan, sums, view, label), targets.hard)
-        gradient = None if soft.gradient is None or hard.gradient is None else soft.gradient + hard.gradient
-        return fused.Result(soft.loss + hard.loss, gradient, hard.normaliser)
+        sums = fused.start(plan, view, own, label, largest_bias(bias, view))
+        sums, linear = targets.visit(plan, sums, view, own, classes, bias)
+        return targets.finish(plan, sums, linear, view, label)
 
     def plain(
         self,
@@ -268,7 +276,7 @@ class Job:
         totals: dict[str, torch.Tensor] = {name: torch.zeros_like(saved[name]) for name in wanted}
         for first, last in plan.tiles(len(classes.rates)):
             tile: dict[str, Any] = {}
-            for name in ("rows", "concentration", "temperature", "log_prior"):
+            for name in _INPUTS[1:]:
                 value = saved[name]
                 if isinstance(value, torch.Tensor):
                     value = value.detach() if name == "temperature" else value.detach()[first:last]
@@ -306,20 +314,10 @@ class _Fused(Function):
     """The rows of a loss whose gradient in the features is known already."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        features: torch.Tensor,
-        rows: torch.Tensor,
-        concentration: torch.Tensor,
-        temperature: Temperature,
-        log_prior: torch.Tensor | None,
-        job: Job,
-        plan: fused.Plan,
-        classes: Classes,
-        result: fused.Result,
-    ) -> torch.Tensor:
+    def forward(ctx: Any, job: Job, plan: fused.Plan, classes: Classes, result: fused.Result, *values: Any) -> torch.Tensor:
+        """`values`: of `_INPUTS`, in their order."""
         # a bank that is updated before backward runs must not stop it: what needs no gradient is kept, not saved
-        inputs = {"features": features, "rows": rows, "concentration": concentration, "temperature": temperature, "log_prior": log_prior}
+        inputs: dict[str, Any] = dict(zip(_INPUTS, values, strict=True))
         ctx.names = [
             name for name, value in inputs.items() if isinstance(value, torch.Tensor) and (value.requires_grad or name == "features")
         ]
@@ -335,21 +333,21 @@ class _Fused(Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         gradient, *tensors = ctx.saved_tensors
         saved = {**ctx.kept, **dict(zip(ctx.names, tensors, strict=True))}
-        names = ("features", "rows", "concentration", "temperature", "log_prior")
+        needed = dict(zip(_INPUTS, ctx.needs_input_grad[4:], strict=True))
         if torch.is_grad_enabled():
             _unchanged(ctx.kept, ctx.versions)
-            wanted = [name for name, needed in zip(names, ctx.needs_input_grad, strict=False) if needed]
-            loss = ctx.job.plain(*(saved[name] for name in names), ctx.classes)
+            wanted = [name for name in _INPUTS if needed[name]]
+            loss = ctx.job.plain(*(saved[name] for name in _INPUTS), ctx.classes)
             parts = torch.autograd.grad(loss, [saved[name] for name in wanted], grad, create_graph=True)
             found = dict(zip(wanted, parts, strict=True))
         else:
             found = {}
-            if any(ctx.needs_input_grad[1:5]):
+            if any(needed[name] for name in _INPUTS[1:]):
                 _unchanged(ctx.kept, ctx.versions)
                 found = ctx.job.state_gradients(ctx.plan, grad, saved, ctx.classes, ctx.normaliser)
-            if ctx.needs_input_grad[0]:
+            if needed["features"]:
                 found["features"] = (grad[:, None] * gradient[0]).to(saved["features"].dtype)
-        return *(found.get(name) for name in names), None, None, None, None
+        return None, None, None, None, *(found.get(name) for name in _INPUTS)
 
 
 def _unchanged(kept: dict[str, Any], versions: dict[str, int]) -> None:
@@ -491,8 +489,7 @@ def checked_targets(
     """Labels, one per sample: classes or `ignore_index`, or the probabilities of all classes."""
     if isinstance(labels, torch.Tensor) and labels.is_floating_point():
         floating_tensor("labels", labels)
-        if labels.device != like.device:
-            raise ValueError(f"labels must be on {like.device}, got {describe(labels)}: move them with .to(...)")
+        on_device("labels", labels, like.device, move="them")
         if labels.shape != (batch, num_classes):
             raise ValueError(f"labels as probabilities must have shape ({batch}, {num_classes}), got {describe(labels)}")
         if readable(labels) and not bool(torch.isfinite(labels).all()):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pairgrad.ground.checks import describe, floating_tensor, readable, real_number
+from pairgrad.ground.checks import describe, floating_tensor, on_device, readable, real_number
 from pairgrad.losses.cross_entropy import checked_per_class, vmf_cross_entropy
 from pairgrad.losses.scores import State, check_reach, check_temperature, checked_state, full_precision, resolve, working_dtype
 from pairgrad.potentials import Potential, kernels
@@ -66,9 +66,7 @@ def update_field(
     temperature = check_temperature(temperature)
     pot = resolve(realization, checked_state(state).dim)
     classes = state.classes()
-    features = checked_features(features, state.dim, classes.rows, validate=validate)
-    if features.dim() != 2:
-        raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(features)}")
+    features = checked_features(features, state.dim, classes.rows, validate=validate, single=True)
     labels = checked_labels(labels, len(features), state.num_classes, classes.rows, validate=validate)
     dtype = working_dtype(features, classes, geometry_dtype)
     log_prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
@@ -310,8 +308,7 @@ class UpdateField:
             shapes = f"({wanted.shape[1]},) or {tuple(wanted.shape)}"
             raise ValueError(f"{name} must be a direction, a tensor of shape {shapes}, got {describe(direction)}")
         floating_tensor(name, direction)
-        if direction.device != wanted.device:
-            raise ValueError(f"{name} must be on {wanted.device}, where the field is, got {describe(direction)}: move it with .to(...)")
+        on_device(name, direction, wanted.device, "the field is", "it")
         if readable(direction) and not bool(torch.isfinite(direction).all()):
             raise ValueError(f"{name} must be finite, got NaN or infinity in {describe(direction)}")
         return direction.detach().to(wanted)

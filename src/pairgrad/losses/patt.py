@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from pairgrad.ground.checks import describe, known_options, one_of, real_number
-from pairgrad.losses.adjust import SamePrior, TemperatureLogitAdjust, kept_counts
+from pairgrad.losses.adjust import TemperatureLogitAdjust, check_same_prior, kept_counts
 from pairgrad.losses.bank_loss import BankLoss, Views
 from pairgrad.losses.outlier import OutlierExposure
 from pairgrad.sphere.bank import ClassBank
@@ -113,7 +114,7 @@ class PATTLoss(nn.Module):
         self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
         self.adjustment = self._adjustment(class_counts)
         self.outliers = OutlierExposure()
-        self.register_load_state_dict_pre_hook(SamePrior("adjustment"))
+        self.register_load_state_dict_pre_hook(partial(check_same_prior, "adjustment"))
 
     def _adjustment(self, class_counts: Sequence[float] | torch.Tensor) -> TemperatureLogitAdjust:
         sums = self.augmentation.bank.sums

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from pairgrad.ground.checks import real_number
-from pairgrad.losses.adjust import LogitAdjust, SamePrior
+from pairgrad.losses.adjust import LogitAdjust, check_same_prior
 from pairgrad.losses.bank_loss import BankLoss, Views
 
 
@@ -46,7 +47,7 @@ class ProCoLoss(BankLoss):
         super().__init__(num_classes, dim, class_counts=class_counts, **options)
         self.weight = real_number("weight", weight, "a finite number")
         self.classifier = self._classifier([1.0] * self.num_classes if class_counts is None else class_counts)
-        self.register_load_state_dict_pre_hook(SamePrior("classifier"))
+        self.register_load_state_dict_pre_hook(partial(check_same_prior, "classifier"))
 
     def _classifier(self, class_counts: Sequence[float] | torch.Tensor) -> LogitAdjust:
         sums = self.bank.sums

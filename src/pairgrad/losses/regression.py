@@ -8,7 +8,7 @@ import numbers
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, readable, real_number
+from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, on_one_device, readable, real_number
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.potentials import Potential, potential
 from pairgrad.potentials.autograd import differentiable
@@ -89,7 +89,8 @@ class VMFRegressionLoss(nn.Module):
         """
         self._check_vectors(prediction, target)
         kappa = None if concentration is None else self._checked_concentration(concentration, prediction)
-        dtype = _common_dtype(prediction, target, kappa)
+        wide = any(t is not None and t.dtype == torch.float64 for t in (prediction, target, kappa))
+        dtype = torch.float64 if wide else torch.float32
         vector, unit = prediction.to(dtype), target.to(dtype)
         if kappa is None:
             return reduce(self._of_vector(vector, unit), self.reduction)
@@ -120,10 +121,7 @@ class VMFRegressionLoss(nn.Module):
             raise ValueError(
                 f"prediction and target must have one shape, got {tuple(prediction.shape)} and {tuple(target.shape)}: expand one of them if you mean to"
             )
-        if prediction.device != target.device:
-            raise ValueError(
-                f"prediction and target must be on one device, got {prediction.device} and {target.device}: move one with .to(...)"
-            )
+        on_one_device("prediction", prediction, "target", target)
         if readable(prediction) and not bool(prediction.isfinite().all()):
             raise ValueError(
                 f"prediction must be finite, got NaN or infinity in {describe(prediction)}: look at the layers before the loss"
@@ -150,10 +148,7 @@ class VMFRegressionLoss(nn.Module):
             raise ValueError(
                 f"concentration must have shape {tuple(shape)}, that of prediction without its last dimension, or (), got {describe(kappa)}"
             )
-        if kappa.device != prediction.device:
-            raise ValueError(
-                f"prediction and concentration must be on one device, got {prediction.device} and {kappa.device}: move one with .to(...)"
-            )
+        on_one_device("prediction", prediction, "concentration", kappa)
         if readable(kappa):
             values = kappa.detach()
             wrong = ~((values >= 0) & values.isfinite())
@@ -178,8 +173,3 @@ def _polar(vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     largest = vector.detach().abs().amax(-1, keepdim=True)
     length = largest * torch.linalg.vector_norm(vector / largest, dim=-1, keepdim=True)
     return vector / length, length.squeeze(-1)
-
-
-def _common_dtype(*tensors: torch.Tensor | None) -> torch.dtype:
-    """The widest dtype, and float32 at least."""
-    return torch.float64 if any(t is not None and t.dtype == torch.float64 for t in tensors) else torch.float32

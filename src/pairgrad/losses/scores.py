@@ -112,9 +112,7 @@ def resolve(realization: str | Potential, dim: int) -> Potential:
 
 def checked_state(state: State) -> State:
     """The state, if it is one and has all classes."""
-    if not torch.compiler.is_compiling() and not isinstance(
-        state, State
-    ):  # the compiler cannot tell for a state that is made in its region
+    if not torch.compiler.is_compiling() and not isinstance(state, State):  # of a state made in its region, the compiler cannot tell
         raise TypeError(f"state must be a pairgrad.ClassBank or a pairgrad.ClassState, got {describe(state)}")
     if not getattr(state, "whole", True):
         raise ValueError(

@@ -57,7 +57,10 @@ def cross_entropy_after(
     """Each view against the classes as it saw them: as in `touched` after it, and as in `classes`, the final ones, elsewhere."""
     if len(classes.rates) < 2 * len(touched.labels):
         return cross_entropy_of_batch(plan, views, labels, every_state(classes, touched), log_prior)
-    return _stacked(plan, views, labels, classes, touched, log_prior)
+    own = own_square(views, plan.temperature)
+    label = label_terms(plan, views, own, touched.of_samples(), label_bias(log_prior, labels, views))
+    sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views), touched)
+    return finish(plan, sums, views, label)
 
 
 def cross_entropy_of_batch(
@@ -85,9 +88,7 @@ def every_state(classes: Classes, touched: Touched) -> Classes:
         full = final.to(seen.dtype).expand(len(seen), *final.shape).clone()
         return full.index_copy_(1, touched.labels, seen)
 
-    return Classes(
-        copies(classes.rows, touched.rows), copies(classes.rates, touched.rates), copies(classes.concentration, touched.concentration)
-    )
+    return Classes(*(copies(final, seen) for final, seen in zip(classes, touched.states(), strict=True)))
 
 
 def sums_over_classes(
@@ -110,7 +111,14 @@ def sums_over_classes(
         touched: what all views but the last saw of the classes that it names; None: every view sees `classes`.
     """
     sums = start(plan, views, own, label, highest_prior)
-    sums = _over_all_classes(plan, sums, views, own, labels, classes, log_prior, None if touched is None else touched.labels)
+    apart = None if touched is None else touched.labels
+    streams = plan.compiled_tiles and not torch.compiler.is_compiling()
+    for first, last in plan.tiles(classes.rates.shape[-1]):
+        prior = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
+        visited = _compiled_visit() if streams and last - first == plan.tile else _visit_tile
+        # the place of a tile is a tensor, so that one compiled function serves all of them
+        place = torch.full((), first, device=labels.device) if streams else first
+        sums = visited(plan, sums, views, own, labels, classes.tile(first, last), prior, place, apart)
     if touched is None:
         return sums
     # the batch's classes as the earlier views saw them, each class once
@@ -124,29 +132,6 @@ def sums_over_classes(
     return _put_back(part, sums)
 
 
-def _over_all_classes(
-    plan: Plan,
-    sums: Sums,
-    views: torch.Tensor,
-    own: torch.Tensor,
-    labels: torch.Tensor,
-    classes: Classes,
-    log_prior: torch.Tensor | None,
-    apart: torch.Tensor | None = None,
-) -> Sums:
-    """Visit every tile, each row without its label, and all but the last view without the classes `apart`."""
-    num_classes = classes.rates.shape[-1]
-    streams = plan.compiled_tiles and not torch.compiler.is_compiling()
-    for first, last in plan.tiles(num_classes):
-        bias = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
-        whole = last - first == plan.tile
-        visited = _compiled_visit() if streams and whole else _visit_tile
-        # the place of a tile is a tensor, so that one compiled function serves all of them
-        place = torch.full((), first, device=labels.device) if streams else first
-        sums = visited(plan, sums, views, own, labels, classes.tile(first, last), bias, place, apart)
-    return sums
-
-
 def _visit_tile(
     plan: Plan,
     sums: Sums,
@@ -158,7 +143,10 @@ def _visit_tile(
     first: torch.Tensor | int,
     apart: torch.Tensor | None,
 ) -> Sums:
-    """Visit the classes first .. first + T - 1, in one loop over rows and classes: views and samples are one dimension where that is possible."""
+    """Visit the classes first .. first + T - 1, each row without its label, and all but the last view without the classes `apart`.
+
+    In one loop over rows and classes: views and samples are one dimension where that is possible.
+    """
     excluded = (labels - first)[:, None] == torch.arange(len(bias), device=labels.device)  # (B, T)
     if classes.rows.dim() == 3:
         return visit(plan, sums, views, own, classes, bias, excluded)[0]
@@ -174,15 +162,6 @@ def _visit_tile(
 @cache
 def _compiled_visit() -> Callable[..., Sums]:
     return compile_(_visit_tile)
-
-
-def _stacked(
-    plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, touched: Touched, log_prior: torch.Tensor | None
-) -> Result:
-    own = own_square(views, plan.temperature)
-    label = label_terms(plan, views, own, touched.of_samples(), label_bias(log_prior, labels, views))
-    sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views), touched)
-    return finish(plan, sums, views, label)
 
 
 def _put_back(part: Sums, sums: Sums) -> Sums:

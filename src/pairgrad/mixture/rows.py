@@ -11,9 +11,8 @@ import torch
 
 _CPU_BLOCK = 2**18  # numbers: (rows, components) of this size stay in a second-level cache
 _CPU_ROWS = 2**21  # numbers: (rows, features) of this size are still in a last-level cache for the second product
-_SPARSE_FILL = (
-    8  # numbers of a sparse chunk per feature, if there are so many: its sums are as long as there are features, however few its rows
-)
+# Numbers of a sparse chunk per feature, if there are so many: its sums are as long as there are features, however few its rows.
+_SPARSE_FILL = 8
 _DEVICE_BLOCK = 2**24  # elsewhere few large products are better than many small ones
 
 

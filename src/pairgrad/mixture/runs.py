@@ -99,7 +99,8 @@ class Iterations:
             if self.e_step != "stochastic" or worth > best:
                 best = worth
                 run.parameters, run.statistics, run.objective = parameters, expectation.statistics, objective
-            placed = self._light(run, expectation.statistics)
+            left = max(RESEEDS_PER_COMPONENT * len(parameters.weights) - run.reseeded, 0)  # attempts to place components anew
+            placed = light(expectation.statistics.weights, self.min_weight, self.rows.dtype)[:left]
             still = stale >= PATIENCE if self.e_step == "stochastic" else change is not None and change <= self.tol
             run.converged = still and not placed.numel()
             progress.report(run.iterations, objective, change, "placing components anew" if placed.numel() else "")
@@ -124,11 +125,6 @@ class Iterations:
 
     def capped(self, run: Run) -> list[int]:
         return (run.parameters.rates >= self.maximiser.cap).nonzero().squeeze(1).tolist()
-
-    def _light(self, run: Run, statistics: Statistics) -> torch.Tensor:
-        """The components to be placed anew: too light, as long as there are attempts left."""
-        left = RESEEDS_PER_COMPONENT * statistics.weights.numel() - run.reseeded
-        return light(statistics.weights, self.min_weight, self.rows.dtype)[: max(left, 0)]
 
 
 def complaints(run: Run, iterations: Iterations) -> Iterator[str]:

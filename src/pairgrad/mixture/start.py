@@ -35,9 +35,7 @@ class Draws:
         """`count` independent row numbers, by inversion of the distribution function."""
         edges = mass[self.order].cumsum(0)
         points = torch.from_numpy(self.random.random_sample(count)).to(edges.dtype).to(edges.device) * edges[-1]
-        points = torch.minimum(
-            points, torch.nextafter(edges[-1], edges.new_zeros(()))
-        )  # a product may round up to the end, where no row is
+        points = torch.minimum(points, torch.nextafter(edges[-1], edges.new_zeros(())))  # it may round up to the end, where no row is
         return self.order[torch.searchsorted(edges, points, right=True)]
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pairgrad.ground.checks import dense, describe, floating_tensor, one_of, readable
+from pairgrad.ground.checks import dense, describe, floating_tensor, on_device, one_of, readable
 from pairgrad.ood.scores import energy
 
 ACCUMULATIONS = ("mean", "released")
@@ -89,10 +89,10 @@ class FeatureCalibration(nn.Module):
         if b is not None and b.shape != w.shape[:1]:
             raise ValueError(f"bias must have one entry for each of the {w.shape[0]} rows of weight, got {describe(b)}")
         for name, values in (("weight", w), ("bias", b)):
-            if values is not None and readable(values) and not bool(values.isfinite().all()):
-                raise ValueError(f"{name} must be finite, got NaN or infinity in {describe(values)}: look at the classifier")
-            if values is not None and values.device != w.device:
-                raise ValueError(f"{name} must be on {w.device}, where weight is, got {describe(values)}: move it with .to(...)")
+            if values is not None:
+                if readable(values) and not bool(values.isfinite().all()):
+                    raise ValueError(f"{name} must be finite, got NaN or infinity in {describe(values)}: look at the classifier")
+                on_device(name, values, w.device, "weight is", "it")
         self.accumulation = one_of("accumulation", accumulation, ACCUMULATIONS)
         self.register_buffer("weight", w.clone())
         self.register_buffer("bias", None if b is None else b.to(w, copy=True))
@@ -149,7 +149,10 @@ class FeatureCalibration(nn.Module):
             raise ValueError(
                 "id_features and outlier_features must be finite, but their weighted means are not: look for NaN or overflow in them"
             )
-        self.total += self._next_weight() * difference
+        count = 0 if self.accumulation == "mean" else int(self.pairs)
+        self.total += (
+            1 / math.factorial(count) if count < 178 else 0.0
+        ) * difference  # 1 / t! is below the smallest float64 from t = 178 on
         self.pairs += 1
         self.scale.fill_(math.nan)
         self._fitted = False
@@ -202,11 +205,6 @@ class FeatureCalibration(nn.Module):
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, dim={self.dim}, accumulation={self.accumulation!r}, pairs={int(self.pairs)}, fitted={self.fitted}"
 
-    def _next_weight(self) -> float:
-        """1, or 1 / t! for pair t, which is below the smallest float64 from t = 178 on."""
-        count = 0 if self.accumulation == "mean" else int(self.pairs)
-        return 1 / math.factorial(count) if count < 178 else 0.0
-
     def _linear(self, features: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
         features = features.to(self.weight.dtype)
         return F.linear(features if scale is None else features * scale, self.weight, self.bias)
@@ -222,8 +220,7 @@ class FeatureCalibration(nn.Module):
         f = floating_tensor(name, features)
         if f.dim() != 2 or f.shape[0] == 0 or f.shape[1] != self.dim:
             raise ValueError(f"{name} must have shape (batch, dim={self.dim}) with at least one row, got {describe(f)}")
-        if f.device != self.weight.device:
-            raise ValueError(f"{name} must be on {self.weight.device}, where the calibration is, got {describe(f)}: move one with .to(...)")
+        on_device(name, f, self.weight.device, "the calibration is")
         return f
 
     def _checked_labels(self, name: str, labels: Any, size: int) -> torch.Tensor:

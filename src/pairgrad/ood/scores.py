@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pairgrad.ground.checks import computing_dtype, describe, floating_tensor, real_number
+from pairgrad.ground.checks import computing_dtype, describe, floating_tensor, on_device, real_number
 
 
 def msp(logits: torch.Tensor) -> torch.Tensor:
@@ -81,8 +81,7 @@ def vmf(scores: torch.Tensor, log_prior: torch.Tensor | None = None) -> torch.Te
     prior = floating_tensor("log_prior", log_prior)
     if prior.shape != q.shape[-1:]:
         raise ValueError(f"log_prior must have one entry for each of the {q.shape[-1]} classes of scores, got {describe(prior)}")
-    if prior.device != q.device:
-        raise ValueError(f"log_prior must be on {q.device}, where scores are, got {describe(prior)}: move it with .to(...)")
+    on_device("log_prior", prior, q.device, "scores are", "it")
     return -torch.logsumexp(q + prior.to(q), dim=-1)
 
 

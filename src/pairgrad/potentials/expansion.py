@@ -273,9 +273,8 @@ class Expansion:
         rise = x * (x / (k.centre + at.s))
         grown = ops.log1p(rise / (2 * k.centre))
         tail = rise * at.t * _tail(ops, k, k.value_quotient, at.t)
-        total = (
-            k.centre * ((rise / 2 + x / 2) / (at.s / 2 + x / 2)) + ops.log1p(rise / k.centre) / 2 - tail
-        )  # halves: sums must not overflow
+        # halves: sums must not overflow
+        total = k.centre * ((rise / 2 + x / 2) / (at.s / 2 + x / 2)) + ops.log1p(rise / k.centre) / 2 - tail
         if not self.shift:
             return total + k.expanded * grown
         p, part, near = self._shifted_rise(ops, k, at, _height(ops, k, at.t), rise)

@@ -179,17 +179,13 @@ class ClassBank(nn.Module):
         concentration = concentration.to(self.sums.dtype)
         self._statistics().write(labels, after[-1])
         if self.memory == "two-epochs":
-            self._absorb_next(batch)
+            following = self._statistics("next_")
+            whole = batch.merged() if self.decay is None else batch  # nobody reads it between the views
+            following.write(whole.labels, absorbed(following.rows(whole.labels), whole, self.decay)[-1])
         self._norms.index_copy_(0, labels, norms[-1])
         self._concentrations.index_copy_(0, labels, concentration[-1])
         self._rates.index_copy_(0, labels, rate[-1])
         return Touched(high, rate, concentration, batch.slots, labels)
-
-    def _absorb_next(self, batch: Batch) -> None:
-        statistics = self._statistics("next_")
-        if self.decay is None:
-            batch = batch.merged()  # nobody reads it between the views
-        statistics.write(batch.labels, absorbed(statistics.rows(batch.labels), batch, self.decay)[-1])
 
     def _refuse_above_one(self, lengths: torch.Tensor, labels: torch.Tensor) -> None:
         good = (lengths <= 1 + _LENGTH_TOL).all()

@@ -6,22 +6,26 @@ import math
 
 import torch
 
-from pairgrad.ground.checks import assert_later, dense, describe, floating_tensor, optional_boolean, readable
+from pairgrad.ground.checks import assert_later, dense, describe, floating_tensor, on_device, optional_boolean, readable
 
 LENGTHS = {torch.float32: (1e-18, 1e18), torch.float64: (1e-150, 1e150)}  # of vectors that can be squared, and concentrations divided by
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def checked_features(
-    features: torch.Tensor, dim: int, like: torch.Tensor, *, validate: bool | None = None, squared: bool = False
+    features: torch.Tensor, dim: int, like: torch.Tensor, *, validate: bool | None = None, squared: bool = False, single: bool = False
 ) -> torch.Tensor:
-    """`features` of shape (..., dim) on the device of `like`, with finite values; `squared`: and lengths whose squares are finite too."""
+    """`features` of shape (..., dim) on the device of `like`, with finite values.
+
+    Args:
+        squared: and lengths whose squares are finite too.
+        single: one batch, (B, dim), and nothing before it.
+    """
     optional_boolean("validate", validate)
     floating_tensor("features", features)
-    if features.dim() < 2 or features.shape[-1] != dim:
+    if features.dim() < 2 or features.shape[-1] != dim or (single and features.dim() > 2):
         raise ValueError(f"features must have shape (batch, dim={dim}), got {describe(features)}")
-    if features.device != like.device:
-        raise ValueError(f"features must be on {like.device}, where the class state is, got {describe(features)}: move one with .to(...)")
+    on_device("features", features, like.device, "the class state is")
     message = "features must be finite, got NaN or infinity"
     _check_finite(features, message, "the model has diverged, or divides by a zero norm", validate)
     if squared and looks(features, validate):
@@ -40,20 +44,14 @@ def checked_labels(
 ) -> torch.Tensor:
     """`labels` (batch,) as int64, in 0 .. num_classes - 1 or equal to `ignore_index`."""
     if not isinstance(labels, torch.Tensor) or labels.dtype not in _INTEGERS:
-        tensor = isinstance(labels, torch.Tensor)
-        hint = (
-            "torch.as_tensor(labels)"
-            if not tensor
-            else "labels.long()"
-            if labels.dim() == 1
-            else "labels.argmax(1), or soft for probabilities"
-        )
+        hint = "torch.as_tensor(labels)"
+        if isinstance(labels, torch.Tensor):
+            hint = "labels.long()" if labels.dim() == 1 else "labels.argmax(1), or soft for probabilities"
         raise TypeError(f"labels must be an integer torch tensor of shape ({batch},), got {describe(labels)}: use {hint}")
     dense("labels", labels)
     if labels.shape != (batch,):
         raise ValueError(f"labels must have shape ({batch},), one per row of features, got {describe(labels)}")
-    if labels.device != like.device:
-        raise ValueError(f"labels must be on {like.device}, got {describe(labels)}: move them with .to(...)")
+    on_device("labels", labels, like.device, move="them")
     labels = labels.long()  # before comparing: uint8 labels and 300, or -100, are compared modulo 256
     if batch:
         counted = labels if ignore_index is None else torch.where(labels == ignore_index, 0, labels)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from pairgrad.ground.checks import HALF_DTYPES, describe, floating_tensor, readable
+from pairgrad.ground.checks import HALF_DTYPES, describe, floating_tensor, on_one_device, readable
 from pairgrad.sphere.inputs import LENGTHS
 
 
@@ -62,11 +62,7 @@ class ClassState:
             raise ValueError(
                 f"concentration must have shape ({mean_direction.shape[0]},), one per row of mean_direction, got {describe(concentration)}"
             )
-        if concentration.device != mean_direction.device:
-            raise ValueError(
-                f"mean_direction and concentration must be on one device, got {mean_direction.device} and {concentration.device}: "
-                "move one with .to(...)"
-            )
+        on_one_device("mean_direction", mean_direction, "concentration", concentration)
         if readable(mean_direction) and readable(concentration):
             _check_lengths(mean_direction.detach())
             if not bool(((concentration >= 0) & torch.isfinite(concentration)).all()):

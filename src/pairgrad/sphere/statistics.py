@@ -56,14 +56,12 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
     slots = torch.empty_like(order).index_copy_(0, order, order[start])
     # index_add_ is repeatable on the CPU; on CUDA it adds in any order, and index_put_ sorts
     sort = repeatable and views.device.type != "cpu"
-    totals = tuple(
-        (
-            torch.zeros_like(view).index_put_((slots,), view, accumulate=True)
-            if sort
-            else torch.zeros_like(view).index_add_(0, slots, view)
-        ).index_select(0, slots)
-        for view in views
-    )
+
+    def summed(view: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros_like(view)
+        return zeros.index_put_((slots,), view, accumulate=True) if sort else zeros.index_add_(0, slots, view)
+
+    totals = tuple(summed(view).index_select(0, slots) for view in views)
     if multiplicity is None:
         multiplicity = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
     multiplicity = torch.zeros_like(multiplicity).index_add_(0, slots, multiplicity).index_select(0, slots)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -40,6 +41,14 @@ class explained:
         if isinstance(error, Exception) and not isinstance(error, unittest.SkipTest):
             first = next(iter(str(error).strip().splitlines()), "")
             raise AssertionError(f"{self.what}, it raises {type(error).__name__}: {first}\nWhat to do: {self.remedy}.") from error
+
+
+def attempt(run: Callable[[], Result], expected: Result, case: Case, what: str, remedy: str) -> None:
+    """Fails if a call raises, or gives another result than expected."""
+    __tracebackhide__ = True
+    with explained(what, remedy):
+        got = run()
+    compare(got, expected, case, what, remedy)
 
 
 def compare(got: Result, expected: Result, case: Case, what: str, remedy: str) -> None:

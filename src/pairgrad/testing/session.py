@@ -64,11 +64,7 @@ class Session:
         made = self._recordings.setdefault(intent, record(loss=False))
         with made:
             yield
-        self._note_visits(made, test, intent)
-
-    def _note_visits(self, made: Recording, test: str, intent: str | None) -> None:
-        """Which backwards of a function, by number, belong to which test."""
-        seen = self._visits.setdefault(intent, {})
+        seen = self._visits.setdefault(intent, {})  # which backwards of a function, by number, belong to which test
         for function, backwards in made.counts().items():
             ends = seen.setdefault(function, [])
             if backwards > (ends[-1][0] if ends else 0):
@@ -101,13 +97,11 @@ class Session:
     def _name_tests(self, found: RunReport, visits: dict[tuple[str, str | None], list[tuple[int, str]]]) -> None:
         """The tests in which a function does not pass."""
         for node in found.nodes:
-            ends = visits.get((node.name, node.location), [])
+            key = node.name, node.location
             for state in node.states:
-                test = next((test for end, test in ends if state.visit < end), None)
-                if test is not None and not state.passed:
-                    tests = self._tests.setdefault((node.name, node.location), [])
-                    if test not in tests:
-                        tests.append(test)
+                test = next((test for end, test in visits.get(key, []) if state.visit < end), None)
+                if test is not None and not state.passed and test not in self._tests.setdefault(key, []):
+                    self._tests[key].append(test)
 
     @property
     def met(self) -> int:

@@ -9,6 +9,7 @@ import types
 import unittest
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -20,7 +21,7 @@ from pairgrad.coherence.subject import supplied
 from pairgrad.coherence.verdict import ADVICE, Verdict
 from pairgrad.ground.checks import describe, one_of
 from pairgrad.testing.calls import Call, Result, cotangents, departure, seeded, strided, transposed
-from pairgrad.testing.failures import Case, compare, explained, fail, wrong
+from pairgrad.testing.failures import Case, attempt, compare, explained, fail, wrong
 
 _OVER_DOMAIN = "the domain"
 _SECOND = ("right", "refused", "right or refused")
@@ -279,19 +280,13 @@ class CoherenceTests:
         expected = call.result(call.tensors)
         remedy = "read tensors through their strides, or call .contiguous() before a kernel and .reshape instead of .view"
         for layout in (strided, transposed):
-            what = f"for {layout.__name__} arguments"
-            with explained(what, remedy):
-                got = call.result(tuple(layout(tensor) for tensor in call.tensors))
-            compare(got, expected, case, what, remedy)
-            what = f"for a {layout.__name__} grad_output"
-            with explained(what, remedy):
-                got = call.result(call.tensors, tuple(layout(weight) for weight in cotangents(expected.outputs)))
-            compare(got, expected, case, what, remedy)
+            arguments = tuple(layout(tensor) for tensor in call.tensors)
+            attempt(partial(call.result, arguments), expected, case, f"for {layout.__name__} arguments", remedy)
+            weights = tuple(layout(weight) for weight in cotangents(expected.outputs))
+            attempt(partial(call.result, call.tensors, weights), expected, case, f"for a {layout.__name__} grad_output", remedy)
         ones = tuple(torch.ones_like(output) for output in expected.outputs)
-        what = "for an expanded grad_output, as sum() sends it"
-        with explained(what, remedy):
-            got = call.result(call.tensors, tuple(output.new_ones(()).expand_as(output) for output in ones))
-        compare(got, call.result(call.tensors, ones), case, what, remedy)
+        expanded, expected = tuple(output.new_ones(()).expand_as(output) for output in ones), call.result(call.tensors, ones)
+        attempt(partial(call.result, call.tensors, expanded), expected, case, "for an expanded grad_output, as sum() sends it", remedy)
 
     @_inherited()
     def test_vmap(self, case: Case) -> None:
@@ -435,8 +430,7 @@ class CoherenceTests:
         """An attribute as it was declared: the value, what a method returns, or the callable itself."""
         raw = inspect.getattr_static(self, name)
         if isinstance(raw, types.FunctionType):
-            parameters = list(inspect.signature(raw).parameters)
-            is_method = parameters[:1] == ["self"]
+            is_method = next(iter(inspect.signature(raw).parameters), "") == "self"
             if name in ("function", "reference"):
                 return getattr(self, name) if is_method else raw
             return getattr(self, name)() if is_method else raw()

@@ -6,10 +6,11 @@ import bisect
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pairgrad.coherence.conclusions import by_argument
 from pairgrad.coherence.page.figures import EVENTS, Figure, Mark, Place, curve_figure, defect_figure, picture_figure, region_strip
 from pairgrad.coherence.page.svg import prettily, pretty, rounded
 from pairgrad.coherence.report import Report, StateDefect
@@ -109,7 +110,7 @@ def defects(report: Report, order: int = 1) -> list[Figure]:
     """One figure for each scanned argument, and one for the lines through single states."""
     states = [state for state in report.states if state.order == order]
     drawn = []
-    for name, group in _grouped(state for state in states if state.at is not None):
+    for name, group in by_argument([state for state in states if state.at is not None]):
         regions = report.regions.get(name, ())
         marks = [_mark(state, float(state.at or 0.0)) for state in group]
         under = "The strip under the axis is the verdict of each region." if regions else ""
@@ -141,13 +142,6 @@ def visits(node: NodeReport) -> Figure | None:
         words = f"visit {state.visit}: {state.verdict}, {_reading(seen, state.defect, state.error, state.limit)}"
         marks.append(Mark(float(state.visit), state.defect, state.error, state.limit, state.verdict, seen, words))
     return defect_figure("At the states visited", marks, "number of the visit", whole=True)
-
-
-def _grouped(states: Iterable[StateDefect]) -> list[tuple[str, list[StateDefect]]]:
-    groups: dict[str, list[StateDefect]] = {}
-    for state in states:
-        groups.setdefault(state.argument, []).append(state)
-    return list(groups.items())
 
 
 def _mark(state: StateDefect, x: float) -> Mark:
@@ -279,17 +273,24 @@ def snippet(report: Report | RunReport) -> str:
             f"with pg.record({seed}) as recording:",
             "    ...                              # the same steps of training, from the same start",
             "report = recording.audit()",
+            "print(report.explain())",
         ]
-        return "\n".join([*lines, "print(report.explain())"])
-    lines = ["import torch, pairgrad as pg", "", f"fn = ...                             # {' '.join(report.name.split())}"]
-    lines.append(f"inputs = ...                         # what it was audited at, in {report.dtype}")
+        return "\n".join(lines)
     options = [f"effort={report.effort!r}", f"seed={report.seed}"]
     if report.regions:
         ends = {name: (regions[0].low, regions[-1].high) for name, regions in report.regions.items() if regions}
         options.insert(0, f"domain={ends!r}")
     if report.intent:
         options.append(f"intent={report.intent!r}")
-    return "\n".join([*lines, f"report = pg.audit(fn, inputs, {', '.join(options)})", "print(report.explain())"])
+    lines = [
+        "import torch, pairgrad as pg",
+        "",
+        f"fn = ...                             # {' '.join(report.name.split())}",
+        f"inputs = ...                         # what it was audited at, in {report.dtype}",
+        f"report = pg.audit(fn, inputs, {', '.join(options)})",
+        "print(report.explain())",
+    ]
+    return "\n".join(lines)
 
 
 def worst(report: RunReport) -> tuple[str, str]:

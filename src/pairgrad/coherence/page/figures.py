@@ -179,9 +179,8 @@ def defect_figure(
 ) -> Figure:
     """Relative defects with error bars, and limits where none was seen; `strip`: (low, high, class, words), drawn under the axis."""
     if not finite(_height(mark) for mark in marks):
-        return Figure(
-            title, "", f"Not drawn: {_NOWHERE if all(m.verdict == 'outside' for m in marks) else 'no line here gave a finite number.'}"
-        )
+        why = _NOWHERE if all(mark.verdict == "outside" for mark in marks) else "no line here gave a finite number."
+        return Figure(title, "", f"Not drawn: {why}")
     inside = [mark for mark in marks if strip[0][0] <= mark.x <= strip[-1][1]] if strip else list(marks)
     shown = thinned(inside)
     heights = [h for m in shown for h in (_height(m), m.limit if m.seen else 0.0) if 1 / LARGEST < h < LARGEST]
@@ -194,17 +193,8 @@ def defect_figure(
         x = Axis(min(ends) - room, max(ends) + room, LEFT, WIDTH - RIGHT, whole=True)
     parts = frame(x, y, "defect, over the size of the gradient", label=clipped(label), gap=18.0 if strip else 0.0, up=6)
     for start, end, kind, words in strip:
-        parts.append(
-            tag(
-                "rect",
-                f"strip {kind}",
-                tag("title", "", escape(words)),
-                x=x(start),
-                y=237,
-                width=max(1.0, x(end) - x(start) - 1),
-                height=11,
-            )
-        )
+        title_of, width = tag("title", "", escape(words)), max(1.0, x(end) - x(start) - 1)
+        parts.append(tag("rect", f"strip {kind}", title_of, x=x(start), y=237, width=width, height=11))
     below, above = (_SLACK * x.low, _SLACK * x.high) if x.log else (_SLACK * (x.high - x.low),) * 2
     events = [event for event in events if x.low - below <= event.x <= x.high + above][:MOST]
     parts += _lines(events, x, y.end, y.start)
@@ -291,15 +281,8 @@ def _field(picture: FieldPicture) -> Figure:
     cell = side / (count + 2) * 0.9
     parts = _shading(picture, x, y)
     behind = frame(x, y, "", label=picture.axes[0], across=5, up=5)
-    behind.append(
-        tag(
-            "text",
-            "name",
-            escape(picture.axes[1] + y.unit),
-            transform=f"translate(32 {top + side / 2:g}) rotate(-90)",
-            text_anchor="middle",
-        )
-    )
+    upwards = f"translate(32 {top + side / 2:g}) rotate(-90)"
+    behind.append(tag("text", "name", escape(picture.axes[1] + y.unit), transform=upwards, text_anchor="middle"))
     supplied, consistent = picture.supplied, picture.consistent
     longest = max((_length(v) for field in (supplied, consistent or ()) for row in field for v in row), default=0.0) or 1.0
 
