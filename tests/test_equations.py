@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from docs.equations import DOCS, PAGE, ROOT, SOURCES, Entry, anchor, anchors, citations, cited, docstrings, entries, labels, order, page
 
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES
+from pairgrad_paper.catalogue import FIGURES, TABLES
 from pairgrad_paper.tables.paper_items import PAPER, SECTIONS
 
 # What the paper has: labels by prefix, and the last number of each count.

@@ -54,7 +54,7 @@ def test_what_an_earlier_meeting_left_is_not_seen(delays: dict[int, float], tmp_
 
 def test_who_did_not_come_is_named(tmp_path: Path) -> None:
     found = met(tmp_path / "store", {0: 0.0, 2: 0.0}, timeout=0.5)
-    assert str(found[0]).startswith("rank 0 of 3, in 'run: joining': rank 1 did not come within --timeout 0.5")
+    assert str(found[0]).startswith("rank 0 of 3, in 'run: joining': rank 1 did not join within --timeout 0.5")
     assert found[0].ranks == (1,)
     found = met(tmp_path / "other", {1: 0.0, 2: 0.0}, timeout=0.5)
     assert str(found[2]).startswith("rank 2 of 3, in 'run: joining': rank 0 did not come")
