@@ -110,11 +110,14 @@ def test_what_does_not_count(tmp_path: Path) -> None:
 
 
 def test_scores_of_several_files_are_put_together(tmp_path: Path) -> None:
-    """The table shows patt-paper, which only the whole evaluation has: one of msp alone, after it, takes nothing away."""
+    """One file has msp, the next patt-paper, which the table shows; what a third has again does not replace it."""
     record = full("original", 1)
-    *others, end = record.lines
-    part = {"kind": "evaluation", **run_fakes.evaluation(end["step"], shift=0.3, scores=["msp"])}
-    table = read("task-complete", stored(tmp_path, replace(record, lines=(*others, part, end))))
+    *others, end = (line for line in record.lines if line["kind"] != "evaluation")
+    parts = [
+        {"kind": "evaluation", **run_fakes.evaluation(end["step"], shift=shift, scores=[score])}
+        for score, shift in (("msp", 0.0), ("patt-paper", 0.0), ("patt-paper", 0.3))
+    ]
+    table = read("task-complete", stored(tmp_path, replace(record, lines=(*others, *parts, end))))
     assert row(table, "accuracy")["original"] == "52.00 (1 run)"
 
 
