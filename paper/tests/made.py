@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from pairgrad_paper.catalogue import FIGURES, TABLES
 from pairgrad_paper.records import Records
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES
-from pairgrad_paper.tables.table import Table
+from pairgrad_paper.tables import Table
 
 
 @cache
@@ -15,6 +15,11 @@ def made(name: str) -> tuple[Table, int]:
     ticks: list[None] = []
     table = {**TABLES, **FIGURES}[name].table(lambda: ticks.append(None), Records())
     return table, len(ticks)
+
+
+def read(name: str, records: Records) -> Table:
+    """The table of that name, or what the figure of that name draws, from these records."""
+    return {**TABLES, **FIGURES}[name].table(lambda: None, records)
 
 
 def counted(name: str) -> Table:

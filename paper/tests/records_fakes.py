@@ -8,8 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pairgrad_paper.records import Line, Record, Records, write
-from pairgrad_paper.records.files import to_lines
+from pairgrad_paper.records import Line, Record, Records, to_lines, write
 
 CLASS_COUNTS = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
 ENVIRONMENT = {"versions": {"python": "3.12", "torch": "2.9"}, "device": "cpu", "cpu": "a CPU", "command": "pairgrad fake"}

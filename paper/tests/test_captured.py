@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pairgrad_paper.catalogue import TABLES
 from pairgrad_paper.recipes import RECIPES
 from pairgrad_paper.records import Record, RecordError, Records
-from pairgrad_paper.tables.backward import backward_counterfactual, precision_geometry
-from pairgrad_paper.tables.captured_audit import captured_audit
-from pairgrad_paper.tables.captured_source import stand_in, system
-from pairgrad_paper.tables.catalogue import TABLES
-from pairgrad_paper.tables.fork_summary import fork_summary
-from pairgrad_paper.tables.not_run import NotRun
-from pairgrad_paper.tables.one_step_replay import one_step_replay
-from pairgrad_paper.tables.proco_states import proco_states
-from pairgrad_paper.tables.table import Table
-from pairgrad_paper.tables.writers import to_csv, to_markdown
+from pairgrad_paper.tables import NotRun, Table, to_csv, to_markdown
 
+from .made import read
 from .records_fakes import changed, everything, fork, frozen, recipe, states, stored
 
 NAMES = ("backward-counterfactual", "captured-audit", "precision-geometry", "one-step-replay", "fork-summary", "proco-states")
@@ -74,7 +67,7 @@ def test_without_a_record(name: str, commands: tuple[str, ...], tmp_path: Path) 
 
 
 def test_backward_counterfactual(records: Records) -> None:
-    table = backward_counterfactual(records)
+    table = read("backward-counterfactual", records)
     lines = frozen().of("counterfactual")
     assert table.column("view") == [2, 3] * 3
     assert table.column("step") == [20, 20, 400, 400, 1200, 1200]
@@ -94,14 +87,14 @@ def test_backward_counterfactual(records: Records) -> None:
     ],
 )
 def test_backward_counterfactual_sees_what_is_off(cells: dict[str, float], kept: list[bool], tmp_path: Path) -> None:
-    table = backward_counterfactual(stored(tmp_path, changed(frozen(), "counterfactual", 3, **cells)))
+    table = read("backward-counterfactual", stored(tmp_path, changed(frozen(), "counterfactual", 3, **cells)))
     assert held(table) == kept
     assert sum("5 of 6" in check.text for check in table.checks) == 1
 
 
 def test_audit_is_the_maximum_over_the_views(tmp_path: Path) -> None:
     record = changed(frozen(), "audit", 3, finite_score=3.3e-3, defect=2.57e-3)
-    table = captured_audit(stored(tmp_path, record))
+    table = read("captured-audit", stored(tmp_path, record))
     rows = {str(row["comparison"]): row for row in table.rows}
     assert list(rows) == ["finite-potential score", "AR/FR score", "paired score", "clipped slope", "supplied slope"]
     finite = rows["finite-potential score"]
@@ -121,11 +114,11 @@ def test_audit_is_the_maximum_over_the_views(tmp_path: Path) -> None:
     [({"clipped_slope": 2.6e-3}, [False, True]), ({"defect": 2.6e-3}, [False, True]), ({"arfr_score": 0.1}, [True, False])],
 )
 def test_audit_sees_what_is_off(cells: dict[str, float], kept: list[bool], tmp_path: Path) -> None:
-    assert held(captured_audit(stored(tmp_path, changed(frozen(), "audit", 0, **cells)))) == kept
+    assert held(read("captured-audit", stored(tmp_path, changed(frozen(), "audit", 0, **cells)))) == kept
 
 
 def test_precision_and_geometry(records: Records, tmp_path: Path) -> None:
-    table = precision_geometry(records)
+    table = read("precision-geometry", records)
     assert {(row["precision"], row["geometry"]) for row in table.rows} == {
         (precision, geometry) for precision in ("float32", "float64") for geometry in ("expanded", "factorised")
     }
@@ -136,7 +129,7 @@ def test_precision_and_geometry(records: Records, tmp_path: Path) -> None:
             ({"relative": 0.0}, [True, True, False]),
         )
     ):
-        assert held(precision_geometry(stored(tmp_path / str(number), changed(frozen(), "cross", 0, **cells)))) == kept
+        assert held(read("precision-geometry", stored(tmp_path / str(number), changed(frozen(), "cross", 0, **cells)))) == kept
 
 
 @pytest.mark.parametrize(
@@ -150,7 +143,7 @@ def test_precision_and_geometry(records: Records, tmp_path: Path) -> None:
     ],
 )
 def test_replay_sees_what_is_off(cells: dict[str, float], off: int, tmp_path: Path) -> None:
-    table = one_step_replay(stored(tmp_path, changed(frozen(), "replay", 2, **cells)))
+    table = read("one-step-replay", stored(tmp_path, changed(frozen(), "replay", 2, **cells)))
     assert held(table) == [number != off for number in range(4)]
     assert "in 2 of 3" in table.checks[off].text
     assert "702,538 parameters" in table.notes[0]
@@ -162,7 +155,7 @@ BRANCHES = ("consistent", "arfr", "paired")
 
 
 def test_forks_have_a_row_for_every_branch_and_the_controls(records: Records) -> None:
-    table = fork_summary(records)
+    table = read("fork-summary", records)
     assert [(row["start"], row["branch"]) for row in table.rows] == [
         (start, branch) for start in ("random", "trained") for branch in (*BRANCHES, "arfr from consistent", "paired from arfr")
     ]
@@ -197,7 +190,7 @@ def test_forks_have_a_row_for_every_branch_and_the_controls(records: Records) ->
     ],
 )
 def test_forks_see_what_is_off(cells: dict[str, float], off: int, tmp_path: Path) -> None:
-    table = fork_summary(stored(tmp_path, changed(fork("trained"), "probe", 7, **cells)))
+    table = read("fork-summary", stored(tmp_path, changed(fork("trained"), "probe", 7, **cells)))
     assert held(table) == [number != off for number in range(5)]
     assert "in 42 of 43" in table.checks[off].text
 
@@ -206,30 +199,30 @@ def test_forks_see_what_is_off(cells: dict[str, float], off: int, tmp_path: Path
 def test_forks_must_part_further_than_the_control_after_the_first_update(step: int, parameter: float, held: bool, tmp_path: Path) -> None:
     record = fork("trained")
     at = [number for number, line in enumerate(record.of("control")) if line["step"] == step and line["between"][0] == "consistent"]
-    table = fork_summary(stored(tmp_path, changed(record, "control", at[0], parameter=parameter)))
+    table = read("fork-summary", stored(tmp_path, changed(record, "control", at[0], parameter=parameter)))
     assert table.checks[4].held is held
 
 
 def test_branches_are_equal_only_if_features_are_too(tmp_path: Path) -> None:
     record = fork("trained")
     at = [number for number, line in enumerate(record.of("control")) if line["between"] == ["arfr", "paired"]]
-    table = fork_summary(stored(tmp_path, changed(record, "control", at[0], feature=1e-9)))
+    table = read("fork-summary", stored(tmp_path, changed(record, "control", at[0], feature=1e-9)))
     assert "equal in every bit wherever" not in "".join(table.notes)
 
 
 def test_a_fork_without_losses_has_a_table(tmp_path: Path) -> None:
-    table = fork_summary(stored(tmp_path, _without(fork("random"), "loss")))
+    table = read("fork-summary", stored(tmp_path, _without(fork("random"), "loss")))
     assert table.rows[0]["loss"] is None
 
 
 def test_a_distance_that_does_not_grow_is_none_that_parted(tmp_path: Path) -> None:
     record = fork("trained")
     last = max(number for number, line in enumerate(record.of("distance")) if line["branch"] == "consistent")
-    assert not fork_summary(stored(tmp_path, changed(record, "distance", last, parameter=1e-9))).checks[4].held
+    assert not read("fork-summary", stored(tmp_path, changed(record, "distance", last, parameter=1e-9))).checks[4].held
 
 
 def test_one_fork_alone_and_a_short_one(tmp_path: Path) -> None:
-    table = fork_summary(stored(tmp_path, _without(fork("random", updates=100), "control")))
+    table = read("fork-summary", stored(tmp_path, _without(fork("random", updates=100), "control")))
     assert table.column("start") == ["random"] * 3
     assert not table.checks[0].held  # seven probes
     assert "one of the paper's two starts only" in table.notes[1]
@@ -245,22 +238,22 @@ def test_forks_with_another_branch_or_without_the_consistent_one(tmp_path: Path)
     branches = {"original": "original", "consistent": "consistent", "arfr": "log-miller", "paired": "paired"}
     lines = tuple({**line, "branch": branches[line["branch"]]} if "branch" in line else line for line in record.lines)
     other = replace(record, lines=lines, facts={**record.facts, "branches": list(branches.values())})
-    (row,) = [row for row in fork_summary(stored(tmp_path / "a", other)).rows if row["branch"] == "log-miller"]
+    (row,) = [row for row in read("fork-summary", stored(tmp_path / "a", other)).rows if row["branch"] == "log-miller"]
     assert row["feature_gap"] is row["loss_difference"] is None
     assert row["parameter_distance"] is not None
     with pytest.raises(NotRun):
-        fork_summary(stored(tmp_path / "b", replace(record, facts={**record.facts, "branches": ["original", "arfr"]})))
+        read("fork-summary", stored(tmp_path / "b", replace(record, facts={**record.facts, "branches": ["original", "arfr"]})))
 
 
 def test_forks_of_two_systems_are_told_apart(tmp_path: Path) -> None:
     other = fork("trained")
     other = replace(other, facts={**other.facts, "seed": 1})
-    notes = fork_summary(stored(tmp_path, fork("random"), other)).notes
+    notes = read("fork-summary", stored(tmp_path, fork("random"), other)).notes
     assert ["seed 3407" in notes[0], "seed 1 " in notes[0], "seed 1 " in notes[1]] == [True, False, True]
 
 
 def test_a_later_defect_is_seen(tmp_path: Path) -> None:
-    table = proco_states(stored(tmp_path, changed(states(), "capture", 4, above=0.01, maximum=2e-5)))
+    table = read("proco-states", stored(tmp_path, changed(states(), "capture", 4, above=0.01, maximum=2e-5)))
     assert [check.held for check in table.checks] == [True, False]
     assert "the largest 2.0e-05" in table.checks[1].text
 
@@ -273,7 +266,7 @@ def test_a_record_without_what_its_kind_has_is_named(tmp_path: Path) -> None:
 
 
 def test_states(records: Records, tmp_path: Path) -> None:
-    table = proco_states(records)
+    table = read("proco-states", records)
     assert table.column("what") == ["queries", "bank"] * 5
     assert table.column("above_published") == ["23 %", *[None] * 9]
     assert "(23%; published 23 %)" in table.checks[0].text
@@ -283,30 +276,38 @@ def test_states(records: Records, tmp_path: Path) -> None:
     for name in ("proco-imagenet-lt", "proco-inat18", "proco-cifar100-lt-if100"):
         assert name in RECIPES
         assert name in table.notes[2]
-    none = proco_states(stored(tmp_path / "none", changed(states(), "capture", 0, above=0.0)))
-    late = proco_states(stored(tmp_path / "late", changed(states(), "capture", 8, above=0.01)))
+    none = read("proco-states", stored(tmp_path / "none", changed(states(), "capture", 0, above=0.0)))
+    late = read("proco-states", stored(tmp_path / "late", changed(states(), "capture", 8, above=0.01)))
     assert (held(none), held(late)) == ([False, True], [True, False])
 
 
-def test_what_was_run_in_words() -> None:
+def noted(name: str, record: Record, directory: Path) -> str:
+    """What the first note of a table says was run."""
+    return read(name, stored(directory, record)).notes[0]
+
+
+def test_what_was_run_in_words(tmp_path: Path) -> None:
     record = frozen()
-    assert system(record).startswith("CIFAR-10-LT (imbalance factor 100), backbone small32, 30 epochs of batches of 64, seed 3407")
-    assert "for the paper's CIFAR-100-LT with ResNet18" in stand_in(record, "resnet18", "cifar100-lt")
-    assert "does not say on which" in stand_in(record, "resnet18")
+    audit, replay = (noted(name, record, tmp_path / name) for name in ("captured-audit", "one-step-replay"))
+    assert "CIFAR-10-LT (imbalance factor 100), backbone small32, 30 epochs of batches of 64, seed 3407" in audit
+    assert "for the paper's CIFAR-100-LT with ResNet18" in audit
+    assert "does not say on which" in replay
     own = recipe(model={"backbone": "resnet18"}, data={"benchmark": "cifar100-lt", "imbalance": None})
     full = replace(record, facts={**record.facts, "recipe": own})
-    assert "(imbalance" not in system(full)
-    assert stand_in(full, "resnet18", "cifar100-lt").endswith("Data and backbone are the paper's.")
-    assert stand_in(full, "resnet18").endswith("Data and backbone are the paper's.")
-    assert "Scaled down" in stand_in(full, "resnet18", "cifar10-lt")
+    for name in ("captured-audit", "one-step-replay"):
+        note = noted(name, full, tmp_path / f"full-{name}")
+        assert "(imbalance" not in note
+        assert "Data and backbone are the paper's." in note
+    ten = replace(full, facts={**full.facts, "recipe": {**own, "data": {"benchmark": "cifar10-lt", "imbalance": None}}})
+    assert "Scaled down" in noted("captured-audit", ten, tmp_path / "ten")
 
 
 def test_numbers_of_the_paper_are_not_to_be_met_on_digits(tmp_path: Path) -> None:
     record = frozen()
     digits = replace(record, facts={**record.facts, "recipe": recipe(data={"benchmark": "digits-lt", "imbalance": 10.0})})
-    assert stand_in(digits, "resnet18").endswith("are not to be met.")
-    for table in (backward_counterfactual, captured_audit):
-        on_cifar, on_digits = (table(stored(tmp_path / f"{table.__name__}-{place}", each)) for place, each in enumerate((record, digits)))
+    for name in ("backward-counterfactual", "captured-audit"):
+        on_cifar, on_digits = (read(name, stored(tmp_path / f"{name}-{place}", each)) for place, each in enumerate((record, digits)))
+        assert "are not to be met." in on_digits.notes[0]
         assert "percent of the published" in str(on_cifar.checks)
         assert on_digits.checks
         assert "published" not in str(on_digits.checks)
@@ -314,4 +315,4 @@ def test_numbers_of_the_paper_are_not_to_be_met_on_digits(tmp_path: Path) -> Non
 
 def test_of_two_records_the_other_is_named(tmp_path: Path) -> None:
     records = stored(tmp_path, frozen(), replace(frozen(), name="frozen-digits"))
-    assert backward_counterfactual(records).notes[-1] == "Not read here: frozen-digits."
+    assert read("backward-counterfactual", records).notes[-1] == "Not read here: frozen-digits."

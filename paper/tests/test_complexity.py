@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairgrad.ground.timing import machine_line, median_seconds, one_thread
+from pairgrad.ground import machine_line, median_seconds, one_thread
 from pairgrad_paper.records import Record, RecordError, Records, write
-from pairgrad_paper.tables.complexity import complexity, measure
-from pairgrad_paper.tables.not_run import NotRun
+from pairgrad_paper.tables import NotRun
+from pairgrad_paper.tables.complexity import measure
+
+from .made import read
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def measured() -> Record:
 
 def table_of(record: Record, directory: Path):
     write(directory / f"{record.name}.jsonl", record)
-    return complexity(Records(directory))
+    return read("complexity", Records(directory))
 
 
 def test_what_is_measured(measured: Record) -> None:
@@ -59,7 +61,7 @@ def test_rows_certificates_and_machine(measured: Record, tmp_path: Path) -> None
 
 def test_not_run(tmp_path: Path) -> None:
     with pytest.raises(NotRun, match="pairgrad times --output"):
-        complexity(Records(tmp_path))
+        read("complexity", Records(tmp_path))
 
 
 def test_records_that_do_not_do(measured: Record, tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_records_that_do_not_do(measured: Record, tmp_path: Path) -> None:
 
 
 def test_the_record_of_the_documentation() -> None:
-    table = complexity(Records())
+    table = read("complexity", Records())
     assert table.column("dim") == [64, 128, 256, 512, 1024, 2048, 4096]
     assert all(check.held for check in table.checks)
 

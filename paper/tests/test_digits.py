@@ -3,9 +3,8 @@
 import pytest
 
 from pairgrad_paper.evaluation import evaluate
-from pairgrad_paper.recipes.settings import recipe_named
-from pairgrad_paper.training import Trainer
-from pairgrad_paper.training.launch import load_data
+from pairgrad_paper.recipes import recipe_named
+from pairgrad_paper.training import Trainer, load_data
 
 # With AR/FR and the default and eight seeds each the worst were 97.1 %, 93.3 % and 94.0 %: a range over seeds, which never decides whether numerics are right.
 ACCURACY, FEW, AUROC = 0.95, 0.90, 0.92

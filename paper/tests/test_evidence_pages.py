@@ -17,11 +17,9 @@ import numpy
 import pytest
 from tests.looks.pictures import resolution
 
-from pairgrad_paper.figures.style import WIDEST
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES, FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
-from pairgrad_paper.tables.not_run import NotRun
-from pairgrad_paper.tables.table import Table
-from pairgrad_paper.tables.writers import to_caption, to_csv, to_markdown
+from pairgrad_paper.catalogue import FIGURES, TABLES, FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
+from pairgrad_paper.figures import WIDEST
+from pairgrad_paper.tables import NotRun, Table, to_caption, to_csv, to_markdown
 
 from .made import made
 

@@ -6,7 +6,7 @@ import flint
 import pytest
 import torch
 
-from pairgrad.ground.balls import working_precision
+from pairgrad.ground import working_precision
 from pairgrad_paper.tables.exact import largest_error, largest_relative_error
 
 

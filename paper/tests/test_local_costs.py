@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.figures import efficiency_compact
-from pairgrad_paper.tables import local_costs
-from pairgrad_paper.tables.not_run import NotRun
-from pairgrad_paper.tables.table import Row, Table
+from pairgrad_paper.tables import NotRun, Row, Table
 
 from . import run_fakes
+from .made import read
 from .records_fakes import stored
 
 
@@ -21,7 +19,7 @@ def row(table: Table, method: str) -> Row:
 
 
 def test_published_and_ours(tmp_path: Path) -> None:
-    table = local_costs.h100_local(stored(tmp_path, run_fakes.costs()))
+    table = read("h100-local", stored(tmp_path, run_fakes.costs()))
     dense = row(table, "AR/FR")
     assert (dense["published_ms"], dense["published_mib"], dense["published_faster"]) == ("4.90", "508.12", "54.4")
     assert (dense["cpu_ms"], dense["cpu_mib"]) == (954.5, 501.13)
@@ -38,23 +36,23 @@ def test_published_and_ours(tmp_path: Path) -> None:
 
 
 def test_nothing_measured(tmp_path: Path) -> None:
-    table = local_costs.h100_local(stored(tmp_path))
+    table = read("h100-local", stored(tmp_path))
     assert len(table.rows) == 5
     assert {each["cpu_ms"] for each in table.rows} == {"not run"}
     assert len(table.notes) == 3
     with pytest.raises(NotRun, match=r"python -m benchmarks\.learning --parts paper"):
-        efficiency_compact.read(stored(tmp_path))
+        read("efficiency-compact", stored(tmp_path))
 
 
 def test_a_gpu_and_the_protocol_of_the_paper_first(tmp_path: Path) -> None:
     records = stored(tmp_path, run_fakes.costs("cuda"), run_fakes.costs(original=1.0), run_fakes.costs(protocol="paper", original=2000.0))
-    original = row(local_costs.h100_local(records), "Original recurrence")
+    original = row(read("h100-local", records), "Original recurrence")
     assert (original["cpu_ms"], original["gpu_ms"]) == (2000.0, 1244.0)
     assert original["gpu_faster"] == 1
 
 
 def test_points_of_the_picture(tmp_path: Path) -> None:
-    table = efficiency_compact.read(stored(tmp_path, run_fakes.costs()))
+    table = read("efficiency-compact", stored(tmp_path, run_fakes.costs()))
     assert [each["machine"] for each in table.rows] == ["published"] * 5 + ["cpu"] * 5
     assert table.rows[0] == {"machine": "published", "method": "Original recurrence", "milliseconds": 266.4, "mebibytes": 504.89}
     assert table.rows[9]["milliseconds"] == 5.72

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES, UnknownName, chosen
-from pairgrad_paper.tables.paper_items import PAPER, SECTIONS, item_of, named, section_of
+from pairgrad_paper.catalogue import FIGURES, TABLES, UnknownName, chosen
+from pairgrad_paper.tables import PAPER, SECTIONS, item_of, named, section_of
 
 EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 LABELS = {

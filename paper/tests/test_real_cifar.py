@@ -28,7 +28,7 @@ def test_one_epoch(recipe, tmp_path):
     assert "data_batch_" in stopped.output or "50000" in stopped.output
     finished = invoke(*command)
     assert finished.exit_code == 0, finished.output
-    assert "going on after update 11" in finished.output
+    assert "resuming after update 11" in finished.output
     run = tmp_path / f"{recipe}-original-seed3407"
     record = [json.loads(line) for line in (run / "record.jsonl").read_text().splitlines()]
     (epoch,) = (line for line in record if line["kind"] == "epoch")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES
-from pairgrad_paper.tables.not_run import NotRun
-from pairgrad_paper.tables.writers import PLACE, to_markdown, with_shown, write, write_not_run
+from pairgrad_paper.catalogue import FIGURES, TABLES
+from pairgrad_paper.tables import PLACE, NotRun, to_markdown, with_shown, write, write_not_run
 
 from .made import made
 

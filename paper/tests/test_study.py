@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.figures import learning_curves
 from pairgrad_paper.records import Records
-from pairgrad_paper.tables import study
-from pairgrad_paper.tables.not_run import NotRun
+from pairgrad_paper.tables import NotRun
 
 from . import run_fakes
+from .made import read
 from .records_fakes import stored
 
 ARMS = ("original", "consistent", "arfr")
@@ -24,7 +23,7 @@ def three(tmp_path: Path) -> Records:
 
 
 def test_a_row_for_each_run_and_score(three: Records) -> None:
-    table = study.cifar_study(three)
+    table = read("cifar-study", three)
     assert [(row["realization"], row["score"]) for row in table.rows] == [(arm, score) for arm in ARMS for score in run_fakes.SCORES]
     energy = table.rows[5]  # of the consistent arm, 0.51 and a shift of 0.01
     assert {key: round(float(str(energy[key])), 9) for key in ("accuracy", "many", "medium", "few")} == {
@@ -48,7 +47,7 @@ def test_a_row_for_each_run_and_score(three: Records) -> None:
 
 
 def test_it_says_what_it_is_not(three: Records) -> None:
-    for table in (study.cifar_study(three), study.cifar_study_ood(three)):
+    for table in (read("cifar-study", three), read("cifar-study-ood", three)):
         text = " ".join(table.notes)
         assert "Scaled down from the paper's system" in text
         assert "One seed: there are no error bars" in text
@@ -58,14 +57,14 @@ def test_it_says_what_it_is_not(three: Records) -> None:
 
 
 def test_several_seeds(tmp_path: Path) -> None:
-    table = study.cifar_study(stored(tmp_path, *(run_fakes.run(seed=seed) for seed in (2, 1))))
+    table = read("cifar-study", stored(tmp_path, *(run_fakes.run(seed=seed) for seed in (2, 1))))
     assert [row["seed"] for row in table.rows[::4]] == [1, 2]
     assert "2 seeds" in table.notes[0]
     assert "seeds 1, 2" in table.caption
 
 
 def test_a_row_for_each_source(three: Records) -> None:
-    table = study.cifar_study_ood(three)
+    table = read("cifar-study-ood", three)
     assert len(table.rows) == 3 * len(run_fakes.SCORES) * len(run_fakes.SOURCES)
     first, second = table.rows[:2]
     assert (first["source"], first["num_id"], first["num_ood"]) == ("cifar100", 100, 40)
@@ -76,28 +75,28 @@ def test_a_row_for_each_source(three: Records) -> None:
 def test_runs_that_did_not_begin_alike_are_noticed(tmp_path: Path) -> None:
     other = run_fakes.run("arfr")
     other = replace(other, facts={**other.facts, "data": {"class_counts": [50, 4], "train": "b"}})
-    (check,) = study.cifar_study(stored(tmp_path, run_fakes.run("original"), other)).checks
+    (check,) = read("cifar-study", stored(tmp_path, run_fakes.run("original"), other)).checks
     assert not check.held
 
 
-@pytest.mark.parametrize("read", [study.cifar_study, study.cifar_study_ood, learning_curves.read])
-def test_without_records(tmp_path: Path, read) -> None:
+@pytest.mark.parametrize("name", ["cifar-study", "cifar-study-ood", "learning-curves"])
+def test_without_records(tmp_path: Path, name: str) -> None:
     records = stored(tmp_path, run_fakes.run(name="patt-cifar10-lt-if100"))  # one for a GPU does not count
     with pytest.raises(NotRun, match=r"pairgrad train patt-cifar10-lt-if100-cpu .*pairgrad collect"):
-        read(records)
+        read(name, records)
 
 
 def test_only_finished_and_evaluated_runs_are_in_the_tables(tmp_path: Path) -> None:
     stopped = run_fakes.run("arfr", ending="stopped: Ctrl-C")
     records = stored(tmp_path, run_fakes.run("original"), run_fakes.run("consistent", evaluated=False), stopped)
-    assert {row["realization"] for row in study.cifar_study(records).rows} == {"original"}
-    curves = learning_curves.read(records)
+    assert {row["realization"] for row in read("cifar-study", records).rows} == {"original"}
+    curves = read("learning-curves", records)
     assert {row["realization"] for row in curves.rows} == set(ARMS)
     assert "Not finished: arfr" in curves.caption
 
 
 def test_curves(three: Records) -> None:
-    table = learning_curves.read(three)
+    table = read("learning-curves", three)
     epochs = [row for row in table.rows if (row["realization"], row["part"]) == ("original", "epoch")]
     assert [row["epoch"] for row in epochs] == list(range(1, 11))
     assert [row["test_accuracy"] is None for row in epochs] == [True, False] * 5
@@ -111,7 +110,7 @@ def test_curves(three: Records) -> None:
 def test_curves_of_the_recipe_with_the_most_realizations(tmp_path: Path) -> None:
     other = "patt-cifar10-lt-if10-cpu"
     records = stored(tmp_path, run_fakes.run(name=other), *(run_fakes.run(arm, epochs=6) for arm in ARMS[:2]))
-    assert run_fakes.CPU in learning_curves.read(records).caption
+    assert run_fakes.CPU in read("learning-curves", records).caption
 
 
 def test_a_look_without_a_number_is_left_out(tmp_path: Path) -> None:
@@ -120,5 +119,5 @@ def test_a_look_without_a_number_is_left_out(tmp_path: Path) -> None:
         {**line, "functions": [{**line["functions"][0], "defect": None}]} if line["kind"] == "coherence" and line["step"] == 37 else line
         for line in record.lines
     ]
-    table = learning_curves.read(stored(tmp_path, replace(record, lines=tuple(lines))))
+    table = read("learning-curves", stored(tmp_path, replace(record, lines=tuple(lines))))
     assert [row["step"] for row in table.rows if row["part"] == "look"] == [296]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pairgrad_paper.records import Record, Records
-from pairgrad_paper.tables.writers import PLACE
+from pairgrad_paper.tables import PLACE
 
 ROOT = Path(__file__).resolve().parents[2]
 # without the tables and captions that commands put in: what they say would count as said

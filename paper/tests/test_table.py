@@ -8,9 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.tables.published import Printed
-from pairgrad_paper.tables.table import Check, Column, Table, compared, compared_columns, number, same_digits
-from pairgrad_paper.tables.writers import is_words, to_caption, to_csv, to_markdown, write
+from pairgrad_paper.tables import (
+    Check,
+    Column,
+    Printed,
+    Table,
+    compared,
+    compared_columns,
+    is_words,
+    number,
+    same_digits,
+    to_caption,
+    to_csv,
+    to_markdown,
+    write,
+)
 
 THIRD = 1 / 3
 

@@ -5,34 +5,27 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import matplotlib
 import pytest
 
-from pairgrad_paper.figures import efficiency_compact, learning_curves, overview, style
-from pairgrad_paper.tables.table import Table, number
+from pairgrad_paper.catalogue import FIGURES
+from pairgrad_paper.tables import Table, number
 
 from . import run_fakes
+from .made import counted, read
 from .records_fakes import stored
 
 
 @pytest.fixture(scope="module")
 def whole() -> Table:
-    ticks: list[None] = []
-    table = overview.data(lambda: ticks.append(None))
-    assert len(ticks) == overview.STEPS
-    return table
+    return counted("overview")
 
 
-def texts(draw: Any, table: Table, tmp_path: Path) -> str:
+def texts(table: Table, tmp_path: Path) -> str:
     """What stands in a picture, after it was saved."""
-    plt = style.pyplot()
-    with plt.rc_context({**style.SETTINGS, "svg.fonttype": "none"}):
-        figure = draw(plt, table)
-        try:
-            svg, png, *_ = style.save(figure, table, tmp_path)
-        finally:
-            plt.close(figure)
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        svg, png, *_ = FIGURES[table.name].save(table, tmp_path)
     assert len(png.read_bytes()) > 10_000  # not an empty frame
     return " ".join(re.findall(r">([^<>]+)</(?:text|tspan)>", svg.read_text()))
 
@@ -42,7 +35,7 @@ def test_overview_is_computed(whole: Table) -> None:
     assert len(whole.checks) == 3
     first, second = [row for row in whole.rows if row["part"] == "descent" and row["update"] == 0]
     assert first["loss"] == second["loss"]  # one loss
-    ends = {row["branch"]: number(row, "x_over_nu") for row in whole.rows if row["update"] == overview._UPDATES}
+    ends = {row["branch"]: number(row, "x_over_nu") for row in whole.rows if row["update"] == 60}
     # the same descent with the recurrences in plain Python ends at 67.0 and 37.4; the derivative of the value is about 1 - (nu + 1/2) / x
     assert ends["consistent"] == pytest.approx(63.5 / 0.015 / 63, rel=0.01)
     assert ends["original"] == pytest.approx(37.4, abs=0.1)  # where the ratio is not clipped any more
@@ -53,7 +46,7 @@ def test_overview_is_computed(whole: Table) -> None:
 
 
 def test_overview(whole: Table, tmp_path: Path) -> None:
-    found = texts(overview.draw, whole, tmp_path)
+    found = texts(whole, tmp_path)
     for words in ("(a) One loss, two updates", "(b) The defect tells them apart", "(c) Built as a pair", "supplied to"):
         assert words in found
 
@@ -61,7 +54,7 @@ def test_overview(whole: Table, tmp_path: Path) -> None:
 def test_learning_curves(tmp_path: Path) -> None:
     arms = ("original", "consistent", "arfr")
     records = stored(tmp_path / "records", *(run_fakes.run(arm, seed, epochs=8) for arm in arms for seed in (1, 2)))
-    found = texts(learning_curves.draw, learning_curves.read(records), tmp_path)
+    found = texts(read("learning-curves", records), tmp_path)
     for words in (
         "Training loss",
         "Its vMF term",
@@ -76,13 +69,13 @@ def test_learning_curves(tmp_path: Path) -> None:
 def test_a_run_stopped_in_its_first_epoch_has_no_curve(tmp_path: Path) -> None:
     short = run_fakes.run("arfr", 1, epochs=8)
     short = replace(short, lines=tuple(line for line in short.lines if line["kind"] != "epoch"))
-    table = learning_curves.read(stored(tmp_path, run_fakes.run("original", 1, epochs=8), short))
+    table = read("learning-curves", stored(tmp_path, run_fakes.run("original", 1, epochs=8), short))
     assert set(table.column("realization")) == {"original"}
 
 
 def test_efficiency(tmp_path: Path) -> None:
-    table = efficiency_compact.read(stored(tmp_path / "records", run_fakes.costs()))
-    found = texts(efficiency_compact.draw, table, tmp_path)
+    table = read("efficiency-compact", stored(tmp_path / "records", run_fakes.costs()))
+    found = texts(table, tmp_path)
     assert "54.4× faster" in found
     assert "together: 1,293× faster, 15.8× less memory" in found
     assert "1.3× faster" in found
@@ -90,16 +83,16 @@ def test_efficiency(tmp_path: Path) -> None:
 
 
 def test_efficiency_draws_a_gpu_that_was_measured(tmp_path: Path) -> None:
-    table = efficiency_compact.read(stored(tmp_path / "records", run_fakes.costs(), run_fakes.costs("cuda", original=2488.0)))
+    table = read("efficiency-compact", stored(tmp_path / "records", run_fakes.costs(), run_fakes.costs("cuda", original=2488.0)))
     assert "a CPU, 2026-01-02; a GPU, 2026-01-02" in table.caption
     assert len(table.notes) == 1
-    found = texts(efficiency_compact.draw, table, tmp_path)
+    found = texts(table, tmp_path)
     for words in ("Published: one H100", "Ours: a CPU", "Ours: a GPU", "together: 217× faster", "together: 435× faster"):
         assert words in found
 
 
 def test_efficiency_says_what_to_type_for_a_gpu(tmp_path: Path) -> None:
-    note = efficiency_compact.read(stored(tmp_path, run_fakes.costs())).notes[-1]
+    note = read("efficiency-compact", stored(tmp_path, run_fakes.costs())).notes[-1]
     assert "Ours on the GPU: not run" in note
     assert "`python -m benchmarks.learning --protocol paper" in note
 
@@ -107,6 +100,6 @@ def test_efficiency_says_what_to_type_for_a_gpu(tmp_path: Path) -> None:
 def test_efficiency_with_a_method_that_was_not_measured(tmp_path: Path) -> None:
     record = run_fakes.costs()
     lines = tuple({**line, "median_ms": None} if line["published_name"] == "AR/FR" else line for line in record.lines)
-    table = efficiency_compact.read(stored(tmp_path / "records", type(record)(**{**vars(record), "lines": lines})))
+    table = read("efficiency-compact", stored(tmp_path / "records", type(record)(**{**vars(record), "lines": lines})))
     assert len(table.rows) == 9
-    assert "together: 217× faster" in texts(efficiency_compact.draw, table, tmp_path)
+    assert "together: 217× faster" in texts(table, tmp_path)

@@ -8,8 +8,7 @@ import math
 import mpmath
 import pytest
 
-from pairgrad_paper.tables import two_class
-from pairgrad_paper.tables.table import Table
+from pairgrad_paper.tables import Table
 
 from .finite import finite_start
 from .made import counted
@@ -92,13 +91,3 @@ def test_strengths(strengths: Table) -> None:
     assert len(strengths.checks) == 3
     assert all(check.held for check in strengths.checks)
     assert all(abs(value - math.log(2)) <= 2 * UNIT for value in strengths.numbers("loss"))
-
-
-def test_a_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checks of the table are not words: with another closed form they fail."""
-    monkeypatch.setattr(two_class, "RATIOS", (0.5, 1.0, 2.0))
-    monkeypatch.setattr(two_class, "two_class_antisymmetry", lambda kappas, nu: -1.93914e-3 * (kappas[0] != kappas[1]))
-    failed = [check.text for check in two_class.two_class().checks if not check.held]
-    assert any("predicted and exact agree" in text for text in failed)
-    assert any("exact at ratio 2" in text for text in failed)
-    assert len(failed) == 2

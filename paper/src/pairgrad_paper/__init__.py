@@ -4,7 +4,7 @@ Data goes one way: recipe -> run -> record -> table or figure -> page. A table o
 
 - what is trained: `recipes`, `data`, `augment`, `models`, `training`, `runs` (directories that survive);
 - what is measured of it: `evaluation`, `forks`, `captured` (states held still); `records` keeps it;
-- what is shown: `tables`, `figures`, `report` (all on one page);
+- what is shown: `tables`, `figures`, all by name in `catalogue`, `report` (all on one page);
 - `commands`: what `pairgrad` offers where this is installed.
 """
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pairgrad_paper.captured.source import Source
-from pairgrad_paper.training import train
-from pairgrad_paper.training.loop import Options
+from pairgrad_paper.captured import Source
+from pairgrad_paper.training import Options, train
 from paper.tests.training.small import arm, made, opened
 
 PER_EPOCH = 8

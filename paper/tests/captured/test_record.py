@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad_paper.captured.capture import Captured, capture
-from pairgrad_paper.captured.record import default_steps, frozen_record
+from pairgrad_paper.captured import Captured, Source, capture, frozen_record
+from pairgrad_paper.captured.record import default_steps
 from pairgrad_paper.captured.replay import Step, learning_rate
-from pairgrad_paper.captured.source import Source
 from pairgrad_paper.records import Record, read, write
 from pairgrad_paper.runs import RunError
 

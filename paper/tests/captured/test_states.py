@@ -8,9 +8,7 @@ import mpmath
 import pytest
 import torch
 
-from pairgrad_paper.captured.capture import capture
-from pairgrad_paper.captured.record import states_record
-from pairgrad_paper.captured.source import Source
+from pairgrad_paper.captured import Source, capture, states_record
 from pairgrad_paper.captured.states import LEVELS, defects, wanted_steps
 from pairgrad_paper.records import Record, read, write
 from paper.tests.finite import finite_start

@@ -9,20 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pairgrad.cli import main
-from pairgrad_paper.runs import checkpoint
 
 FROM = 10  # updates
 
 
-def _put(temporary: Path, target: Path, put: Callable[[Path, Path], Path] = checkpoint._put) -> Path:
-    run = target.parent.parent
-    if os.environ["RANK"] == "0" and int(target.name.split("-")[1]) >= FROM and not (run.parent / "killed").exists():
-        (run.parent / "killed").write_text(temporary.name)
+def rename(source: str | Path, target: str | Path, plain: Callable[[str | Path, str | Path], None] = os.rename) -> None:
+    temporary, checkpoint = Path(source), Path(target)
+    killed = checkpoint.parent.parent.parent / "killed"
+    written = temporary.name.endswith(".partial") and checkpoint.name.startswith("step-")
+    if os.environ["RANK"] == "0" and written and int(checkpoint.name.split("-")[1]) >= FROM and not killed.exists():
+        killed.write_text(temporary.name)
         os.kill(os.getpid(), signal.SIGKILL)
-    return put(temporary, target)
+    plain(source, target)
 
 
 if __name__ == "__main__":
-    checkpoint._put = _put
+    os.rename = rename
     sys.argv[0] = "pairgrad"
     main()

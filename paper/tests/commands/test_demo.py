@@ -146,4 +146,4 @@ def test_an_interrupted_demonstration_says_how_to_go_on(tmp_path: Path, monkeypa
     monkeypatch.setattr("pairgrad_paper.commands.demo.run", stopped)
     done = invoke("demo", "--output", str(tmp_path / "out"))
     assert done.exit_code == 130
-    assert f"the same command goes on with the runs in {tmp_path / 'out'}" in done.stderr
+    assert f"run the same command again to resume the runs in {tmp_path / 'out'}" in done.stderr

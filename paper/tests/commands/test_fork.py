@@ -3,10 +3,9 @@
 import pytest
 from tests.cli.command import invoke
 
-from pairgrad_paper.commands import fork as command
-from pairgrad_paper.recipes.settings import recipe_named
+from pairgrad_paper.recipes import recipe_named
 from pairgrad_paper.records import read
-from pairgrad_paper.training.launch import load_data
+from pairgrad_paper.training import load_data
 
 SMALL = ("--set", "epochs=2", "--set", "batch_size=32", "--set", "outlier_batch_size=16")
 PLAN = ("--updates", "4", "--probes", "3", "--branch", "original", "--branch", "consistent")
@@ -49,19 +48,18 @@ def test_a_short_fork_has_fewer_probes(tmp_path):
     assert len(read(tmp_path / f"{NAME}-random.jsonl").of("probe")) == 2
 
 
-def test_without_a_number_the_forks_fill_the_recipe(forks, tmp_path, monkeypatch):
-    planned = []
-
-    def not_run(recipe, benchmark, seed, start, plan, *rest):
-        planned.append((start.step, plan.updates, plan.probes))
-        return 3, {}
-
-    monkeypatch.setattr(command, "_run", not_run)
-    total = 2 * (len(load_data(recipe_named("digits-lt"), None).train) // 32)  # updates of the two epochs of SMALL
-    for arguments in (("digits-lt", *SMALL), ("digits-lt", *SMALL, "--no-second"), ("--from", str(forks[0] / f"{NAME}-random"))):
-        assert invoke("fork", *arguments, "--output", str(tmp_path)).exit_code == 3
+def test_without_a_number_the_forks_fill_the_recipe(forks, tmp_path):
+    total = 2 * (len(load_data(recipe_named("digits-lt"), None).train) // 96)  # updates of two epochs
     half, whole = (total - 1) // 2, total - 1  # a fork ends before the last update
-    assert planned == [(0, half, half + 1), (0, whole, whole + 1), (4, whole - 4, whole - 3)]
+    short = ("digits-lt", *SMALL, "--set", "batch_size=96", *PLAN[4:], "-q")
+    for name, arguments, planned in (
+        ("two", short, [(0, half, half + 1), (half, half, half + 1)]),
+        ("one", (*short, "--no-second"), [(0, whole, whole + 1)]),
+        ("from", ("--from", str(forks[0] / f"{NAME}-random"), *PLAN[4:], "-q"), [(4, 11, 12)]),
+    ):
+        assert invoke("fork", *arguments, "--output", str(tmp_path / name)).exit_code == 0
+        found = [read(path).facts for path in sorted((tmp_path / name).glob("*.jsonl"))]
+        assert [(facts["start_step"], facts["updates"], facts["probes"]) for facts in found] == planned
 
 
 def test_the_same_command_again_does_nothing_new(forks):
@@ -69,7 +67,7 @@ def test_the_same_command_again_does_nothing_new(forks):
     before = (output / f"{NAME}-random.jsonl").read_bytes()
     result = forked(output, "--no-second")
     assert result.exit_code == 0
-    assert "going on" not in result.output
+    assert "resuming" not in result.output
     assert (output / f"{NAME}-random.jsonl").read_bytes() == before
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from pathlib import Path
 
 import pytest
 from tests.cli.command import invoke
 
-from pairgrad_paper.commands import report
+from pairgrad_paper import catalogue
 from paper.tests.report import fakes
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "TABLES", fakes.TABLES)
-    monkeypatch.setattr(report, "FIGURES", fakes.FIGURES)
+    monkeypatch.setattr(catalogue, "TABLES", fakes.TABLES)
+    monkeypatch.setattr(catalogue, "FIGURES", fakes.FIGURES)
 
 
 def test_one_file(tmp_path: Path) -> None:
@@ -43,12 +42,3 @@ def test_no_such_directory_of_records(tmp_path: Path) -> None:
     done = invoke("report", "--output", str(tmp_path), "--records", str(tmp_path / "none"))
     assert done.exit_code == 2
     assert "none is not a directory of records" in done.stderr
-
-
-@pytest.mark.parametrize(("without", "extra"), [("jinja2", "html"), ("matplotlib", "figures")])
-def test_missing_extra(without: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, without, None)
-    done = invoke("report", "--output", str(tmp_path / "out"))
-    assert done.exit_code == 2
-    assert f"pip install 'pairgrad[{extra}]'" in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
-import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from tests.cli.command import invoke
 
-from pairgrad_paper.commands.show import show
-from pairgrad_paper.tables.table import Check, Column, Table
+from pairgrad_paper import catalogue
+from pairgrad_paper.tables import Check, Column, Table
 
 
 def test_tables_of_those_names(tmp_path: Path) -> None:
@@ -59,38 +56,21 @@ def test_a_directory_that_cannot_be_written(command: str, tmp_path: Path) -> Non
     assert "choose another directory with --output" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "without", "extra"),
-    [
-        ("demo", "flint", "reference"),
-        ("demo", "matplotlib", "figures"),
-        ("tables", "flint", "reference"),
-        ("figures", "matplotlib", "figures"),
-    ],
-)
-def test_missing_extra(command: str, without: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, without, None)
-    done = invoke(command, "--output", str(tmp_path / "out"))
-    assert done.exit_code == 2
-    assert f"pip install 'pairgrad[{extra}]'" in done.stderr
-
-
-def printed(width: int) -> str:
+def printed(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     columns = (Column("first", "first"), *(Column(f"c{i}", f"two words {i}", ".3e") for i in range(6)))
     row = {"first": "[bold]name[/bold]", **{f"c{i}": 10.0**-i / 3 for i in range(6)}}
     table = Table(
         "t", "A [title]", "Caption.", "tab:x", columns, (row,), (Check("it holds", True), Check("this too", False)), ("[A] note.",)
     )
-    console = Console(file=io.StringIO(), width=width)
-    show(console, table)
-    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(catalogue, "TABLES", {"t": catalogue.TableRecipe(1, lambda tick: table)})
+    text = invoke("tables", "--output", str(tmp_path), columns=width).stdout
     assert all(len(line) <= width for line in text.splitlines())
     return text
 
 
 @pytest.mark.parametrize(("width", "blocks"), [(120, 1), (50, 2), (30, 6)])
-def test_wide_tables_are_shown_in_blocks(width: int, blocks: int) -> None:
-    text = printed(width)
+def test_wide_tables_are_shown_in_blocks(width: int, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = printed(width, tmp_path, monkeypatch)
     assert text.count("[bold]name[/bold]") == blocks
     for i in range(6):
         assert text.count(f"{10.0**-i / 3:.3e}") == 1

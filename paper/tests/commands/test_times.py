@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.command import invoke
 
 from pairgrad_paper.records import Records, read
-from pairgrad_paper.tables.complexity import complexity
+from paper.tests.made import read as made_from
 
 
 def test_a_record_from_which_the_table_is_made(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_a_record_from_which_the_table_is_made(tmp_path: Path) -> None:
     record = read(path)
     assert (record.name, record.record) == ("mine", "times")
     assert record.facts == {"elements": 16, "repeats": 1, "threads": 1}
-    assert complexity(Records(path.parent)).column("dim") == [64, 128, 256, 512, 1024, 2048, 4096]
+    assert made_from("complexity", Records(path.parent)).column("dim") == [64, 128, 256, 512, 1024, 2048, 4096]
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:

@@ -13,15 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rich.console import Console
 from tests.cli.command import invoke
-from typer.testing import CliRunner
 
-from pairgrad.cli.app import app
-from pairgrad_paper.commands import train as command_module
-from pairgrad_paper.recipes import RECIPES
-from pairgrad_paper.runs import RecordWriteError, RunLock, load_checkpoint
-from pairgrad_paper.training import Observer, Outcome
+from pairgrad.cli import main
+from pairgrad_paper.recipes import RECIPES, changed, recipe_named
+from pairgrad_paper.runs import RunDirectory, RunLock, RunLogWriteError, load_checkpoint
+from pairgrad_paper.training import Arm, Observer, Process, load_data
 
 SMALL = ("--set", "epochs=2", "--set", "batch_size=32", "--set", "outlier_batch_size=16", "--monitor-every", "0")
 NAME = "digits-lt-paired-seed3407"
@@ -54,11 +51,11 @@ def test_a_run_and_the_same_command_again(tmp_path):
     assert "stopped after update 5" in first.output
     second = trained(tmp_path)
     assert second.exit_code == 0
-    assert "going on after update 5 of 16" in second.output
+    assert "resuming after update 5 of 16" in second.output
     assert f"pairgrad evaluate {tmp_path}" in second.output.replace("\n", " ").replace("  ", " ")
     third = trained(tmp_path)
     assert "finished after 16 updates" in third.output
-    assert "going on" not in third.output
+    assert "resuming" not in third.output
 
 
 def test_several_arms_and_seeds(tmp_path):
@@ -76,7 +73,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
     for words in ("optimizer.lr", "held-out-digits", "117, 71, 43, 26, 15, 9, 5", "2 epochs of 8 updates on cpu", "would train in the new"):
         assert words in result.output.replace("\n", " ")
     trained(tmp_path, "--stop-at", "3")
-    assert "would go on from step-00000003" in trained(tmp_path, "--dry-run").output.replace("\n", " ")
+    assert "would resume from step-00000003" in trained(tmp_path, "--dry-run").output.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +92,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
     ],
 )
 def test_what_cannot_start_says_why(arguments, words, tmp_path):
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*arguments, "--output", str(tmp_path / "out")], catch_exceptions=False)
+    result = invoke(*arguments, "--output", str(tmp_path / "out"), columns=200)
     assert result.exit_code == 2
     assert words in " ".join(result.output.split())
     assert not list((tmp_path / "out").glob("*/checkpoints/*"))
@@ -139,7 +136,7 @@ def test_a_file_in_the_place_of_the_directory(tmp_path):
     (tmp_path / "runs").write_text("")
     result = trained(tmp_path / "runs")
     assert result.exit_code == 2
-    assert "is no directory" in result.output or "is a file" in result.output
+    assert "is not a directory" in result.output or "is a file" in result.output
 
 
 def test_a_loss_that_is_not_finite(tmp_path):
@@ -150,7 +147,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
     assert list((tmp_path / NAME / "failures").iterdir())
 
 
-@pytest.mark.parametrize("error", [RecordWriteError("no space for the record"), OSError(28, "No space left on device", "coherence.csv")])
+@pytest.mark.parametrize("error", [RunLogWriteError("no space for the record"), OSError(28, "No space left on device", "coherence.csv")])
 def test_what_cannot_be_written_on_the_way(error, tmp_path, monkeypatch):
     def full(*_, **__):
         raise error
@@ -183,7 +180,10 @@ def test_a_log_that_ends_does_not_end_the_run(error, tmp_path, monkeypatch):
     stream = _Gone(error)
     monkeypatch.setattr(sys, "stdout", stream)
     options = ("--set", "batch_size=200", "--evaluate-every", "5", "--output", str(tmp_path))  # two epochs of one update
-    app(["train", "digits-lt", *SMALL, *options], standalone_mode=False)
+    monkeypatch.setattr(sys, "argv", ["pairgrad", "train", "digits-lt", *SMALL, *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
     assert stream.getvalue().startswith(NAME)
     assert stream.writes > 1
     assert (tmp_path / NAME / "checkpoints" / "step-00000002").exists()
@@ -217,24 +217,27 @@ def test_tensorboard(tmp_path, monkeypatch):
     assert "pip install tensorboard" in result.output
 
 
-def test_what_may_change_the_bits_is_said():
-    cpu = torch.device("cpu")
-    began = {"cpu": {"threads": torch.get_num_threads()}, "device": {"type": "cpu"}, "versions": {"torch": str(torch.__version__)}}
-    other = {"cpu": {"threads": 99}, "device": {"type": "cuda"}, "versions": {"torch": "1.0"}}
-    assert list(command_module._changes(SimpleNamespace(resumed=True, environment=began), cpu)) == []
-    assert list(command_module._changes(SimpleNamespace(resumed=False, environment=other), cpu)) == []
-    threads, device, version = command_module._changes(SimpleNamespace(resumed=True, environment=other), cpu)
-    assert "began with 99 threads" in threads
-    assert "began on cuda and is now on cpu" in device
-    assert "began with torch 1.0" in version
+def test_what_may_change_the_bits_is_said(tmp_path):
+    for end in ("1", "2"):
+        assert "this run began" not in trained(tmp_path, "--stop-at", end).output
+    path = tmp_path / NAME / "run.json"
+    content = json.loads(path.read_text())
+    environment = content["environment"]
+    environment["cpu"]["threads"], environment["device"]["type"], environment["versions"]["torch"] = 99, "cuda", "1.0"
+    path.write_text(json.dumps(content))
+    said = " ".join(trained(tmp_path, "--stop-at", "3").output.split())
+    assert "began with 99 threads" in said
+    assert "began on cuda and is now on cpu" in said
+    assert "began with torch 1.0" in said
 
 
-@pytest.mark.parametrize(("reason", "code"), [("SIGTERM", 130), ("a signal to another process", 130), ("--stop-at 3", 0)])
-def test_every_process_leaves_with_the_same_code(reason, code, tmp_path):
-    assert command_module._ended(Outcome("stopped", 3, reason), tmp_path, "again", Console(quiet=True)) == code
-
-
-# In processes of their own --------------------------------------------------------------------------------------------
+def test_a_dry_run_knows_what_may_change(tmp_path):
+    given = Arm(changed(recipe_named("digits-lt"), SMALL[1:6:2]), "paired", 3407)
+    with RunDirectory.create(tmp_path / NAME, given.facts(load_data(given.recipe, None), Process(0, 2))):
+        pass
+    assert trained(tmp_path, "--dry-run").exit_code == 2
+    assert trained(tmp_path, "--dry-run", "--reshare").exit_code == 0
+    assert trained(tmp_path, "--dry-run", "--reshare", "--set", "optimizer.lr=0.1").exit_code == 2
 
 
 def command(output, *more):
@@ -316,7 +319,7 @@ def test_ctrl_c(undisturbed, tmp_path):
     assert process.returncode == 130
     assert "SIGINT" in output
     assert "Traceback" not in output
-    assert "run the same command again to go on" in output
+    assert "run the same command again to resume" in output
     finish(tmp_path, *LONGER)
     assert_equal_weights(weights(tmp_path, LONGER_NAME), undisturbed)
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.cli.command import invoke
-from typer.testing import CliRunner
 
-from pairgrad.cli.app import app
 from pairgrad_paper.runs import RunDirectory, load_checkpoint
 from paper.tests.commands.several import NAME, SMALL, Launched
 from paper.tests.training.small import different
@@ -40,9 +38,6 @@ def assert_steps_are_there_once(output: Path, last: int) -> None:
     assert steps == list(range(1, last + 1))
 
 
-# Options --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -54,7 +49,7 @@ def assert_steps_are_there_once(output: Path, last: int) -> None:
 )
 def test_what_cannot_start_says_why(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
     command = ["train", "digits-lt", *arguments, "--output", str(tmp_path / "out")]
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, command, catch_exceptions=False)
+    result = invoke(*command, columns=200)
     assert result.exit_code == 2
     assert words in " ".join(result.output.split())
     assert not (tmp_path / "out").exists()
@@ -74,7 +69,7 @@ def test_numbers_of_processes_that_do_not_fit(
     monkeypatch.setenv("WORLD_SIZE", world)
     for more in ((), ("--dry-run",)):
         options = ("--set", "batch_size=48", "--set", "outlier_batch_size=24", "--output", str(tmp_path / "out"))
-        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["train", "digits-lt", *options, *arguments, *more], catch_exceptions=False)
+        result = invoke("train", "digits-lt", *options, *arguments, *more, columns=200)
         assert result.exit_code == 2
         assert words in " ".join(result.output.split())
 
@@ -85,9 +80,6 @@ def test_options_for_several_processes_in_one_are_said_to_have_no_effect(tmp_pat
     assert result.exit_code == 0
     assert "note: --wrap, --timeout without effect: there is one process" in " ".join(result.output.split())
     assert "sharing" not in RunDirectory.open(tmp_path / NAME).facts
-
-
-# Equal to one another -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -132,7 +124,7 @@ def test_a_run_goes_on_with_fewer_processes_if_it_may(tmp_path: Path) -> None:
         assert launched.wait() == 1
         (sentence,) = launched.sentences()
         assert "holds another run" in sentence
-        assert "With --reshare it goes on as it is shared now" in launched.text()
+        assert "With --reshare it resumes with the options given now" in launched.text()
     finished(output, 2, *short, "--class-parallel", "2", "--reshare", "--stop-at", "3")
     assert newest(output).step == 3
     result = invoke("train", "digits-lt", *SMALL, *short, "--output", str(output), "--reshare")
@@ -150,12 +142,9 @@ def test_a_run_goes_on_with_fewer_processes_if_it_may(tmp_path: Path) -> None:
     assert state["loader"] == whole["loader"]
 
 
-# Lost processes -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_killed_process_is_named_and_the_run_restarted(tmp_path: Path) -> None:
-    """kill -9 in the middle of an update: torchrun starts all processes again, and these go on from the last checkpoint."""
+    """kill -9 in the middle of an update: torchrun starts all processes again, and these resume from the last checkpoint."""
     output = tmp_path / "runs"
     with Launched(output, 2, "--set", "epochs=3", torchrun=("--max-restarts", "1")) as launched:
         launched.wait_for_update(7)
@@ -210,6 +199,22 @@ def test_killed_in_the_middle_of_a_checkpoint(tmp_path: Path) -> None:
     assert [path.name for path in (output / NAME / "checkpoints").iterdir() if path.name.startswith(".")] == []
     assert_steps_are_there_once(output, 30)
     assert different(newest(output).state, finished(tmp_path / "undisturbed", 2, *EPOCHS)) == []
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_one_process_stops_all(tmp_path: Path) -> None:
+    output = tmp_path / "runs"
+    with Launched(output, 2, *EPOCHS) as launched:
+        launched.wait_for_update(7)
+        launched.signal(1, signal.SIGINT)
+        assert launched.wait() == 1
+        assert "exitcode  : 130" in launched.text()
+        assert "]: Traceback" not in launched.text()
+    (stop,) = [event for event in RunDirectory.open(output / NAME).events() if event["kind"] == "stop"]
+    assert newest(output).step == stop["step"] < 30
+    state = finished(output, 2, *EPOCHS)
+    assert_steps_are_there_once(output, 30)
+    assert different(state, finished(tmp_path / "undisturbed", 2, *EPOCHS)) == []
 
 
 @pytest.mark.slow

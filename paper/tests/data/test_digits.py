@@ -1,7 +1,6 @@
 """digits-lt: small, fixed, and without leaks between its parts."""
 
 import hashlib
-import sys
 
 import numpy as np
 import pytest
@@ -118,12 +117,3 @@ def test_choosing(digits):
         load_benchmark("digits-lt", ood=["svhn"])
     with pytest.raises(DataError, match=r"outliers must be None or 'photo-patches' for digits-lt, got 'mine\.npy'"):
         load_benchmark("digits-lt", outliers="mine.npy")
-
-
-@pytest.mark.parametrize(
-    ("module", "match"), [("sklearn", r"digits-lt needs scikit-learn: pip install 'pairgrad\[train\]'"), ("PIL", "needs Pillow")]
-)
-def test_missing_packages(monkeypatch, module, match):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=match):
-        load_benchmark("digits-lt")

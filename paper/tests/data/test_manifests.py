@@ -244,9 +244,3 @@ def test_oversized_pictures_are_refused(tmp_path, monkeypatch):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with pytest.raises(DataError, match=r"big\.png: expected a picture that Pillow can decode, got DecompressionBomb"):
             decode(tmp_path / "big.png")
-
-
-def test_without_pillow(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"reading picture files needs Pillow: pip install 'pairgrad\[train\]'"):
-        decode(tmp_path / "x.png")

@@ -11,11 +11,8 @@ from torch import nn
 
 from pairgrad_paper.data import ArrayImages, Benchmark
 from pairgrad_paper.models import Network, build
-from pairgrad_paper.recipes import Recipe
-from pairgrad_paper.recipes.settings import changed, recipe_named
-from pairgrad_paper.training import train
-from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory
-from pairgrad_paper.training.loop import Options
+from pairgrad_paper.recipes import Recipe, changed, recipe_named
+from pairgrad_paper.training import Arm, Options, load_data, make_trainer, run_directory, train
 
 
 @cache

@@ -58,9 +58,6 @@ def test_it_is_scaled_and_follows_from_the_seed(form: str) -> None:
     assert torch.equal(scale(digits(), form, 2**63 - 1), scale(digits(), form, 2**63 - 1))  # the largest seed will do
 
 
-# Which images, in which pairs: with a network that is looked up in a table -------------------------------------------------
-
-
 class Recorder:
     """In place of `predict`: features and logits by position, and a list of what was asked for."""
 

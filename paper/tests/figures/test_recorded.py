@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from pairgrad_paper.figures import clipped_defect, style
-from pairgrad_paper.figures.cumulative import cumulative
+from pairgrad_paper.catalogue import FIGURES
+from pairgrad_paper.figures import SETTINGS, SMALLEST, WIDEST, pyplot
 from pairgrad_paper.records import Records
-from pairgrad_paper.tables.catalogue import FIGURES
-from pairgrad_paper.tables.not_run import NotRun
-from pairgrad_paper.tables.table import Table
-from pairgrad_paper.tables.writers import to_csv
+from pairgrad_paper.tables import NotRun, Table, to_csv
+from paper.tests.made import made
 from paper.tests.records_fakes import changed, everything, fork, frozen, states, stored
 from paper.tests.words import inches, points
 
+VERMILION, PURPLE = "#D55E00", "#CC79A7"  # of the Okabe-Ito palette
 NAMES = ("patt-trajectory", "patt-measured-field", "regime-scaling", "proco-state-distribution")
 
 
@@ -35,8 +34,8 @@ def tables(records: Records) -> dict[str, Table]:
 
 @pytest.fixture
 def plt() -> Iterator[Any]:
-    found = style.pyplot()
-    with found.rc_context(style.SETTINGS):
+    found = pyplot()
+    with found.rc_context(SETTINGS):
         yield found
         found.close("all")
 
@@ -70,7 +69,7 @@ def test_trajectory_draws_both_starts(plt: Any, tables: dict[str, Table]) -> Non
     feature = next(line for line in gaps.lines if line.get_label() == "gap, features")
     assert list(feature.get_ydata()) == [line["feature_gap"] for line in fork("random").of("probe")]
     assert {axes.get_yscale() for axes in figure.axes} == {"log"}
-    thick = [line for line in distances.lines if line.get_linewidth() == 2.2 and line.get_color() == style.VERMILION]
+    thick = [line for line in distances.lines if line.get_linewidth() == 2.2 and line.get_color() == VERMILION]
     wanted = [line for line in fork("random").of("distance") if line["branch"] == "consistent" and line["step"] > 0]
     assert list(thick[0].get_xdata()) == [line["step"] for line in wanted]
     assert list(thick[0].get_ydata()) == [line["parameter"] for line in wanted]
@@ -86,7 +85,7 @@ def test_trajectory_draws_curves_that_coincide_once(plt: Any, tables: dict[str, 
     figure = drawn(plt, replace(table, rows=same))
     legend = [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
     assert legend == ["arfr = paired (one curve)", "consistent", "control: arfr from consistent", "parameters", "features"]
-    assert not [line for line in figure.axes[1].lines if line.get_color() == style.PURPLE]
+    assert not [line for line in figure.axes[1].lines if line.get_color() == PURPLE]
 
 
 def test_trajectory_of_one_start_and_a_probe_that_differs(plt: Any, tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_field_sees_what_is_off(kind: str, cells: dict[str, Any], off: int, tmp_
 def test_scaling_has_computed_conditions_and_recorded_queries(plt: Any, tables: dict[str, Table]) -> None:
     table = tables["regime-scaling"]
     assert table.column("panel") == ["a"] * 130 + ["b"] * 256
-    computed = clipped_defect.data()
+    computed = made("clipped-defect")[0]
     assert [row["defect"] for row in table.rows[:130]] == computed.column("defect")
     assert {row["before"] for row in table.rows[:130]} == {None}
     figure = drawn(plt, table)
@@ -202,9 +201,5 @@ def test_files(name: str, tables: dict[str, Table], tmp_path: Path) -> None:
     assert [path.name for path in first] == [f"{name}.{kind}" for kind in ("svg", "png", "pdf", "csv", "md")]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert first[3].read_text() == to_csv(tables[name])
-    assert inches(first[0].read_text()) <= style.WIDEST
-    assert points(first[0].read_text())[0] >= style.SMALLEST
-
-
-def test_cumulative() -> None:
-    assert cumulative([2.0, 1.0, 2.0, 4.0]) == ([1.0, 1.0, 2.0, 2.0, 4.0], [0.0, 0.25, 0.5, 0.75, 1.0])
+    assert inches(first[0].read_text()) <= WIDEST
+    assert points(first[0].read_text())[0] >= SMALLEST

@@ -2,14 +2,13 @@
 
 import copy
 import json
+import signal
 
 import pytest
 import torch
 
-from pairgrad_paper.forks import Fork, Plan, fork_record, random_start, trained_start
-from pairgrad_paper.forks.distance import Place
-from pairgrad_paper.forks.fork import same_start
-from pairgrad_paper.recipes.settings import SettingError
+from pairgrad_paper.forks import ForkRun, Plan, fork_record, random_start, trained_start
+from pairgrad_paper.recipes import SettingError
 from pairgrad_paper.records import RecordError, read, write
 from pairgrad_paper.runs import RunError, RunMismatch
 from paper.tests.training.small import advanced, different, digits, recipe, trainer
@@ -20,7 +19,7 @@ TWO = ("original", "consistent")
 def fork(updates=6, probes=3, branches=TWO, start=None, epochs=2):
     settings = recipe("patt", f"epochs={epochs}")
     begin = random_start(settings, digits(), 1) if start is None else start
-    return Fork(settings, digits(), 1, begin, Plan(updates, probes, branches))
+    return ForkRun(settings, digits(), 1, begin, Plan(updates, probes, branches))
 
 
 def run(subject, output):
@@ -38,8 +37,9 @@ def whole(tmp_path_factory):
 
 def test_branches_begin_equal_in_every_bit():
     subject = fork(branches=("original", "consistent", "arfr", "paired"))
-    assert same_start(list(subject.branches.values()))
-    assert not same_start([advanced(trainer("patt", "original"), 1), trainer("patt", "original")])
+    first, *others = (branch.state() for branch in subject.branches.values())
+    for key in ("network", "objective", "optimizer"):
+        assert all(different(first[key], other[key]) == [] for other in others)
 
 
 def test_a_branch_is_what_training_alone_would_be(whole):
@@ -97,37 +97,24 @@ def test_losses_of_all_branches_and_the_controls(tmp_path):
     assert first["arfr", "paired"] <= first["consistent", "arfr"] < record.of("distance")[0]["parameter"]
 
 
-def test_an_interrupted_fork_ends_with_the_same_bits(whole, tmp_path, monkeypatch):
-    from pairgrad_paper.forks import fork as module
-
+def test_an_interrupted_fork_ends_with_the_same_bits(whole, tmp_path):
     straight, _, record = whole
-    subject, seen = fork(), []
-
-    class Request:
-        wanted = None
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr(module, "StopRequest", Request)
+    subject = fork()
 
     def stop(step, _):
-        seen.append(step)
-        Request.wanted = "SIGINT" if step == 4 else None
+        if step == 4:
+            signal.raise_signal(signal.SIGINT)
 
     with subject.directory(tmp_path) as directory:
         outcome = subject.run(directory, stop)
-    assert (outcome.finished, outcome.step, outcome.stopped) == (False, 4, "SIGINT")
-    Request.wanted = None
+    assert (outcome.finished, outcome.step) == (False, 4)
+    assert outcome.stopped
     said = []
     resumed = fork()
     with resumed.directory(tmp_path) as directory:
         assert resumed.run(directory, said=said.append).finished
         again = fork_record(directory)
-    assert said == ["going on after update 4 of 6"]
+    assert said == ["resuming after update 4 of 6"]
     assert different(straight.state()["branches"], resumed.state()["branches"]) == []
     assert again.lines[:-1] == record.lines[:-1]  # all but the minutes
 
@@ -165,18 +152,10 @@ def test_branches_of_a_trained_start_are_what_training_alone_would_be(whole):
     assert different(state, untouched) == []
 
 
-def test_a_fork_whose_branches_differ_at_the_start_is_refused(monkeypatch):
-    from pairgrad_paper.forks import fork as module
-
-    monkeypatch.setattr(module, "same_start", lambda branches: False)
-    with pytest.raises(RuntimeError, match="do not begin at the same state"):
-        fork()
-
-
 def test_an_unfinished_fork_has_no_record(tmp_path):
     subject = fork()
     with subject.directory(tmp_path) as directory:
-        directory.record.write("loss", 1, time=0.0, branch="original", total=1.0, vmf=1.0, accuracy=0.5)
+        directory.log.write("loss", 1, time=0.0, branch="original", total=1.0, vmf=1.0, accuracy=0.5)
         with pytest.raises(RecordError, match="is not finished"):
             fork_record(directory)
 
@@ -205,11 +184,13 @@ def test_another_start_is_another_fork(whole, tmp_path):
         fork(updates=1, probes=2, start=begins[1]).directory(tmp_path)
 
 
-def test_places_are_measured_in_evaluation_mode():
-    subject = advanced(trainer("patt", "original"), 1)
-    first, second = Place.of(subject), Place.of(subject)
-    assert first.distance(second) == {"parameter": 0.0, "feature": 0.0, "feature_cosine": 0.0}
-    assert subject.network.training
+def test_distances_are_measured_in_evaluation_mode(tmp_path):
+    """The features of two branches with equal weights are equal, whatever batches the network saw last; and the network trains on."""
+    subject = fork(updates=1, probes=2, branches=("original", "consistent", "arfr", "paired"))
+    _, record = run(subject, tmp_path)
+    for line in (*record.of("distance"), *record.of("control")):
+        assert (line["parameter"] == 0) == (line["feature"] == 0)
+    assert all(branch.network.training for branch in subject.branches.values())
 
 
 @pytest.mark.parametrize(

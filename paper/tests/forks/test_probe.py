@@ -8,7 +8,7 @@ import torch
 import pairgrad as pg
 from pairgrad_paper.forks import probe
 from pairgrad_paper.forks.probing import with_realization
-from pairgrad_paper.training.batches import Batch
+from pairgrad_paper.training import Batch
 from paper.tests.training.small import advanced, different, trainer
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.records import RecordError, write
-from pairgrad_paper.records.costs import PUBLISHED, records_of_costs
+from pairgrad_paper.records import RecordError, records_of_costs, write
 from paper.tests.records.cost_files import row, run, stored
+from paper.tests.run_fakes import METHODS
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "learning-benchmarks.json"
 
@@ -72,6 +72,6 @@ def test_other_files(tmp_path: Path, content: str, message: str) -> None:
 def test_the_documented_measurement(tmp_path: Path) -> None:
     """The file behind the documentation has a row for each of the paper's, and gives the same bytes twice."""
     first = records_of_costs(DOCUMENTED)
-    assert {line["published_name"] for line in first[0].lines if line["published_name"]} == set(PUBLISHED.values())
+    assert {line["published_name"] for line in first[0].lines if line["published_name"]} == set(METHODS.values())
     a, b = (write(tmp_path / name, records[0]).read_bytes() for name, records in (("a", first), ("b", records_of_costs(DOCUMENTED))))
     assert a == b

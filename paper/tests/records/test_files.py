@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.records import Record, RecordError, read, write
-from pairgrad_paper.records.files import to_lines
+from pairgrad_paper.records import Record, RecordError, read, to_lines, write
 
 HEAD = {
     "kind": "record",

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from pairgrad_paper.records import origin
-from pairgrad_paper.records.origin import typed
 
 
 def test_what_is_kept() -> None:
@@ -50,4 +49,4 @@ def test_without_a_command_that_of_this_process(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_commands_have_no_absolute_paths(given: list[str], wanted: str) -> None:
-    assert typed(given) == wanted
+    assert origin({}, given)["command"] == wanted

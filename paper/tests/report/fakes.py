@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pairgrad_paper import records as store
+from pairgrad_paper.catalogue import FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
 from pairgrad_paper.records import Record, Records
-from pairgrad_paper.tables.catalogue import FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
-from pairgrad_paper.tables.not_run import NotRun
-from pairgrad_paper.tables.table import Check, Column, Table, Tick
+from pairgrad_paper.tables import Check, Column, NotRun, Table, Tick
 
 NASTY = "<script>alert('&')</script>\"><img src=x>"
 COMMAND = "pairgrad some --option <value>"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import re
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pairgrad_paper.catalogue import FigureRecipe, RecordedFigure
 from pairgrad_paper.records import Records
-from pairgrad_paper.report import Item, collected, items, render
-from pairgrad_paper.tables.catalogue import FigureRecipe
-from pairgrad_paper.tables.writers import to_csv
+from pairgrad_paper.report import Item, collected, render
+from pairgrad_paper.tables import Table, to_csv
 
 from . import fakes
 from .fakes import COMMAND, FIGURES, NASTY, TABLES, Page
@@ -37,13 +40,13 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
     def told(name: str, steps: int):
         seen.append((name, steps))
-        return items.nullcontext(lambda: None)
+        return nullcontext(lambda: None)
 
     collected(TABLES, {}, Records(tmp_path), told)
     assert seen == [("parity", 1), ("task-summary", 1)]
 
 
-def test_nothing_is_loaded_and_nothing_runs(page: Page) -> None:
+def test_nothing_is_loaded_and_nothing_runs(page: Page, made: list[Item]) -> None:
     tags = {tag for tag, _ in page.elements}
     assert not tags & {"script", "iframe", "object", "embed", "base", "form"}
     assert all(source.startswith("data:image/") for source in page.all("src"))
@@ -51,7 +54,7 @@ def test_nothing_is_loaded_and_nothing_runs(page: Page) -> None:
     assert not any(name.startswith("on") for _, given in page.elements for name in given)
     (policy,) = [given["content"] for _, given in page.elements if given.get("http-equiv") == "Content-Security-Policy"]
     assert str(policy).startswith("default-src 'none'; style-src 'sha256-")
-    style = (Path(items.__file__).parent / "templates" / "style.css").read_text()
+    (style,) = re.findall(r"<style>(.+?)</style>", render(made), re.DOTALL)
     assert "url(" not in style
     assert "@import" not in style
 
@@ -106,9 +109,13 @@ def test_pictures_and_data_are_inside(made: list[Item], page: Page) -> None:
     assert "unseen" not in page.words
 
 
-def test_large_pictures_are_png(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(items, "LARGEST_SVG", 10)
-    (item,) = collected({}, FIGURES, fakes.records(tmp_path))
+def test_large_pictures_are_png(tmp_path: Path) -> None:
+    def many(plt: Any, table: Table) -> Any:
+        figure = fakes.draw(plt, table)
+        figure.axes[0].scatter(range(10_000), range(10_000))
+        return figure
+
+    (item,) = collected({}, {"cubic-decay": RecordedFigure(fakes.read, many)}, fakes.records(tmp_path))
     assert item.picture.startswith("data:image/png;base64,")
 
 
@@ -131,12 +138,6 @@ def test_broken_pages_are_noticed(broken: str) -> None:
         Page(broken)
 
 
-def test_jinja2_is_asked_for(made: list[Item], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"pip install 'pairgrad\[html\]'"):
-        render(made)
-
-
 def test_a_figure_that_is_computed(tmp_path: Path) -> None:
     recipe = FigureRecipe(1, lambda tick: fakes.read(fakes.records(tmp_path)), fakes.draw)
     (item,) = collected({}, {"cubic-decay": recipe}, Records(tmp_path))
@@ -145,7 +146,7 @@ def test_a_figure_that_is_computed(tmp_path: Path) -> None:
 
 def test_published_numbers_alone_are_not_called_a_result(tmp_path: Path) -> None:
     """The tables of tasks exist without a run; then they show what the paper printed, and the page says that nothing was run."""
-    from pairgrad_paper.tables.catalogue import TABLES as real
+    from pairgrad_paper.catalogue import TABLES as real
 
     (item,) = collected({"task-summary": real["task-summary"]}, {}, Records(tmp_path))
     assert item.table is not None

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from pairgrad_paper.runs import CheckpointError, RunDirectory, read_record, rewind
-from pairgrad_paper.runs.listing import leftovers
+from pairgrad_paper.runs import CheckpointError, RunDirectory, read_log, rewind
 
 FACTS = {"seed": 1}
 EVERY = 2  # steps between checkpoints
@@ -38,7 +37,7 @@ def work(folder: Path) -> None:
         step = checkpoint.step if checkpoint else 0
         while True:
             step += 1
-            run.record.write("step", step, loss=1 / step)
+            run.log.write("step", step, loss=1 / step)
             if step % EVERY == 0:
                 run.save(step, state(step), keep=2)
 
@@ -53,9 +52,9 @@ def look(folder: Path) -> int:
         return 0
     assert torch.equal(checkpoint.state["x"], state(checkpoint.step)["x"])
     assert checkpoint.state["optimizer"] == {0: {"step": checkpoint.step}}
-    steps = [event["step"] for event in read_record(run.record_path, lambda _: None) if event["kind"] == "step"]
-    assert steps == list(range(1, len(steps) + 1)), "the record has a gap or a step twice"
-    assert len(steps) >= checkpoint.step, "the record lacks steps that the checkpoint has"
+    steps = [event["step"] for event in read_log(run.log_path, lambda _: None) if event["kind"] == "step"]
+    assert steps == list(range(1, len(steps) + 1)), "the log has a gap or a step twice"
+    assert len(steps) >= checkpoint.step, "the log lacks steps that the checkpoint has"
     return checkpoint.step
 
 
@@ -81,12 +80,12 @@ def drill(folder: Path, kills: int) -> dict[str, int]:
         seconds *= 1.3 if step == newest else 0.85  # disks differ: about every other process shall come to a checkpoint
         newest = step
         checkpoints = folder / "checkpoints"
-        interrupted += checkpoints.is_dir() and bool(leftovers(checkpoints))
+        interrupted += checkpoints.is_dir() and any(checkpoints.glob(".step-*.partial"))
     with RunDirectory.create(folder, FACTS) as run:
         run.resume(fail)
         run.save(newest + EVERY, state(newest + EVERY), keep=2)
         names = sorted(os.listdir(run.checkpoints_path))
-    assert rewind(run.record_path, newest + EVERY) == 0
+    assert rewind(run.log_path, newest + EVERY) == 0
     return {"newest": newest, "interrupted": interrupted, "left": len(names), "hidden": sum(name.startswith(".") for name in names)}
 
 

@@ -25,12 +25,12 @@ def test_a_run_is_created_written_and_taken_up_again(tmp_path: Path) -> None:
         assert run.warning is None
         assert run.resume(unexpected) is None
         for step in (1, 2, 3):
-            run.record.write("step", step)
+            run.log.write("step", step)
             if step == 2:
                 assert run.save(step, {"x": torch.ones(3)}, extra={"epoch": 1}) == run.checkpoints_path / "step-00000002"
-        record = run.record
+        log = run.log
     with pytest.raises(RunError, match="was closed"):
-        record.write("step", 4)
+        log.write("step", 4)
     with RunDirectory.create(tmp_path / "a" / "run", FACTS, {"versions": {"torch": "2"}}) as run:
         assert run.resumed
         assert run.environment == {"versions": {"torch": "1"}}
@@ -39,7 +39,7 @@ def test_a_run_is_created_written_and_taken_up_again(tmp_path: Path) -> None:
         assert checkpoint is not None
         assert (checkpoint.step, checkpoint.extra, run.rewound) == (2, {"epoch": 1}, 1)
         assert torch.equal(checkpoint.state["x"], torch.ones(3))
-        run.record.write("resume", 2)
+        run.log.write("resume", 2)
     kinds = [(event["kind"], event["step"]) for event in RunDirectory.open(tmp_path / "a" / "run").events()]
     assert kinds == [("step", 1), ("step", 2), ("checkpoint", 2), ("resume", 2)]
     assert sorted(os.listdir(tmp_path / "a" / "run")) == [".lock", "checkpoints", "record.jsonl", "run.json"]
@@ -116,7 +116,7 @@ def test_a_run_json_of_something_else_is_refused(content: str, message: str, tmp
 def test_a_file_in_the_place_of_the_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(RunError, match=rf"{path} cannot be a run's directory: {tmp_path / 'file'} is no directory"):
+        with pytest.raises(RunError, match=rf"{path} cannot be a run's directory: {tmp_path / 'file'} is not a directory"):
             RunDirectory.create(path, FACTS)
 
 
@@ -127,7 +127,7 @@ def test_open_needs_a_run_and_writes_nothing(tmp_path: Path) -> None:
     RunDirectory.create(tmp_path, FACTS).close()
     run = RunDirectory.open(tmp_path)
     assert (run.events(), run.checkpoints(), run.latest(unexpected)) == ([], [], None)
-    for write in (lambda: run.record, lambda: run.save(1, {}), lambda: run.resume(unexpected)):
+    for write in (lambda: run.log, lambda: run.save(1, {}), lambda: run.resume(unexpected)):
         with pytest.raises(RunError, match="open for reading only"):
             write()
     assert sorted(os.listdir(tmp_path)) == [".lock", "run.json"]
@@ -136,7 +136,7 @@ def test_open_needs_a_run_and_writes_nothing(tmp_path: Path) -> None:
 def test_open_with_the_lock_can_write_and_keeps_others_out(tmp_path: Path) -> None:
     RunDirectory.create(tmp_path, FACTS).close()
     with RunDirectory.open(tmp_path, lock=True) as run:
-        run.record.write("evaluation", 3, accuracy=0.5)
+        run.log.write("evaluation", 3, accuracy=0.5)
         for use in (lambda: RunDirectory.create(tmp_path, FACTS), lambda: RunDirectory.open(tmp_path, lock=True)):
             with pytest.raises(RunLocked, match=rf"is in use by process {os.getpid()} on"):
                 use()
@@ -144,19 +144,19 @@ def test_open_with_the_lock_can_write_and_keeps_others_out(tmp_path: Path) -> No
     RunDirectory.open(tmp_path, lock=True).close()
 
 
-def test_without_a_checkpoint_the_record_starts_again(tmp_path: Path) -> None:
+def test_without_a_checkpoint_the_log_starts_again(tmp_path: Path) -> None:
     with RunDirectory.create(tmp_path, FACTS) as run:
-        run.record.write("step", 0)
-        run.record.write("step", 1)
+        run.log.write("step", 0)
+        run.log.write("step", 1)
         assert run.resume(unexpected) is None
         assert run.rewound == 2
-        run.record.write("step", 0)
+        run.log.write("step", 0)
         assert run.events() == [{"kind": "step", "step": 0}]
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_by_itself(tmp_path: Path) -> None:
     with RunDirectory.create(tmp_path, FACTS) as run:
-        run.record.write("step", 1)
+        run.log.write("step", 1)
         (run.save(1, {}) / "state.json").write_text("")
         reported: list[CheckpointError] = []
         with pytest.raises(CheckpointError, match=r"none of the 1 checkpoints in .* is whole: restore one from a copy, or remove"):
@@ -165,16 +165,24 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_by_itself(
         assert len(run.events()) == 2
 
 
-def test_the_record_is_on_the_disk_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pairgrad_paper.runs import directory
-
+def test_the_log_is_on_the_disk_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    plain = directory.save_checkpoint
+    fsync, rename = os.fsync, os.rename
+
+    def synced(handle: int) -> None:
+        order.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    def renamed(source: Path, target: Path) -> None:
+        order.append(Path(target).name)
+        rename(source, target)
+
     with RunDirectory.create(tmp_path, FACTS) as run:
-        monkeypatch.setattr(run.record, "sync", lambda: order.append("record"))
-        monkeypatch.setattr(directory, "save_checkpoint", lambda *a, **k: (order.append("checkpoint"), plain(*a, **k))[1])
+        run.log.write("step", 1)
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(os, "rename", renamed)
         run.save(1, {})
-    assert order == ["record", "checkpoint"]
+    assert order.index("record.jsonl") < order.index("step-00000001")
 
 
 def test_facts_must_be_strict_json(tmp_path: Path) -> None:

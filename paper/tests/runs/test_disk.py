@@ -20,14 +20,14 @@ import torch
 from pairgrad_paper.runs import (
     CheckpointError,
     CheckpointWriteError,
-    Record,
-    RecordError,
     RunDirectory,
     RunError,
+    RunLog,
+    RunLogError,
     SpaceError,
     check_space,
     latest_checkpoint,
-    read_record,
+    read_log,
     required_space,
     save_checkpoint,
 )
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_older_ones(disk: tuple[Path, 
     message = str(failure.value)
     assert re.search(r"step 2 in .*(No space left on device|File too large).*It needs 1\.5 MiB, .* are free", message), message
     assert (
-        f"{good} is whole and stays. Free space, or make the directory writable, and run the same command again: it goes on from step 1"
+        f"{good} is intact and stays. Free space, or make the directory writable, and run the same command again: it resumes from step 1"
         in message
     )
     assert os.listdir(folder) == ["step-00000001"]
@@ -108,23 +108,23 @@ def test_damaged_checkpoints_are_not_called_good(disk: tuple[Path, Filled]) -> N
     content = bytearray((damaged / "state.safetensors").read_bytes())
     content[-1] ^= 1
     (damaged / "state.safetensors").write_bytes(content)
-    with full(), pytest.raises(CheckpointWriteError, match=rf"{good} is whole and stays.*from step 1$"):
+    with full(), pytest.raises(CheckpointWriteError, match=rf"{good} is intact and stays.*from step 1$"):
         save_checkpoint(folder, 3, LARGE)
 
 
-def test_a_record_on_a_full_disk_keeps_whole_lines(disk: tuple[Path, Filled]) -> None:
+def test_a_log_on_a_full_disk_keeps_whole_lines(disk: tuple[Path, Filled]) -> None:
     folder, full = disk
     path = folder / "record.jsonl"
-    with full(), Record(path) as record:
+    with full(), RunLog(path) as log:
         fits = 0
-        with contextlib.suppress(RecordError):
+        with contextlib.suppress(RunLogError):
             for fits in range(1000):
-                record.write("step", fits, text="x" * 5000)
+                log.write("step", fits, text="x" * 5000)
         size = path.stat().st_size
-        with pytest.raises(RecordError, match=r"record\.jsonl cannot be written \((No space left|File too large).*free space on its disk"):
-            record.write("step", fits, text="x" * 5000)
+        with pytest.raises(RunLogError, match=r"record\.jsonl cannot be written \((No space left|File too large).*free space on its disk"):
+            log.write("step", fits, text="x" * 5000)
         assert path.stat().st_size == size
-    assert [event["step"] for event in read_record(path, on_torn=pytest.fail)] == list(range(fits))
+    assert [event["step"] for event in read_log(path, on_torn=pytest.fail)] == list(range(fits))
     assert 100 < fits < 300
 
 
@@ -202,8 +202,8 @@ def test_a_read_only_directory_is_refused_before_anything(tmp_path: Path) -> Non
                 RunDirectory.create(folder / "new", {})
             with pytest.raises(CheckpointWriteError, match=rf"(Read-only file system|Permission denied).*{good} is whole"):
                 save_checkpoint(folder / "checkpoints", 2, SMALL)
-            with pytest.raises(RecordError, match=r"record\.jsonl cannot be opened for writing"):
-                Record(folder / "record.jsonl")
+            with pytest.raises(RunLogError, match=r"record\.jsonl cannot be opened for writing"):
+                RunLog(folder / "record.jsonl")
             assert latest_checkpoint(folder / "checkpoints", unexpected) is not None
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import pairgrad
-from pairgrad_paper.runs import environment, facts, source_revision
+from pairgrad_paper.runs import environment, source_revision
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -79,5 +79,5 @@ def test_a_git_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def hanging(*_: object, timeout: float, **__: object) -> None:
         raise subprocess.TimeoutExpired("git", timeout)
 
-    monkeypatch.setattr(facts.subprocess, "run", hanging)
+    monkeypatch.setattr(subprocess, "run", hanging)
     assert source_revision() is None

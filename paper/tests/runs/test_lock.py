@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.runs import RunDirectory, RunError, RunLock, RunLocked, lock
+from pairgrad_paper.runs import RunDirectory, RunError, RunLock, RunLocked
 
 HOLDER = """
 import os, sys, time
@@ -70,10 +71,10 @@ def test_a_holder_that_has_not_yet_said_who_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_a_warning(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(handle: int) -> None:
+    def refused(handle: int, operation: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(lock, "_lock", refused)
+    monkeypatch.setattr(fcntl, "flock", refused)
     with RunDirectory.create(tmp_path, {}) as run:
         assert run.warning == (
             f"the file system of {tmp_path} has no locks ({os.strerror(code)}): make sure that no other process works in this directory"
@@ -81,10 +82,10 @@ def test_a_file_system_without_locks_is_a_warning(code: int, tmp_path: Path, mon
 
 
 def test_other_errors_are_not_taken_for_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(handle: int) -> None:
+    def broken(handle: int, operation: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(lock, "_lock", broken)
+    monkeypatch.setattr(fcntl, "flock", broken)
     with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
         pass
 

@@ -14,9 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairgrad_paper.runs import flatten, unflatten
-from pairgrad_paper.runs.tree import DTYPES
 
 from .equal import same
+
+DTYPES = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+)
 
 
 def through_json(state: Any) -> Any:
@@ -134,12 +138,12 @@ def test_what_cannot_be_saved_is_named(state: Any, message: str) -> None:
     [
         ({"tensor": "state['y']"}, r"state: the tensor \"state\['y'\]\" is missing"),
         ({"dict": [["x", 1]]}, r"no place in the skeleton for the tensor 'x' \(1 of 1"),
-        ({"dict": [["x"]]}, r"state: \['x'\].* is no key and value"),
-        ({"dict": [[None, {"tensor": "x"}]]}, "is no key and value"),
+        ({"dict": [["x"]]}, r"state: \['x'\].* is not a key and a value"),
+        ({"dict": [[None, {"tensor": "x"}]]}, "is not a key and a value"),
         ({"list": [{"set": []}]}, r"state\[0\]: \{'set': \[\]\}"),
-        ({"list": [], "tuple": []}, "is no part of a skeleton"),
-        ({"float": "12"}, "is no part of a skeleton"),
-        ([1], "is no part of a skeleton"),
+        ({"list": [], "tuple": []}, "is not part of a skeleton"),
+        ({"float": "12"}, "is not part of a skeleton"),
+        ([1], "is not part of a skeleton"),
         ({"bytes": "0g"}, "hexadecimal"),
     ],
 )

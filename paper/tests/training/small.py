@@ -8,10 +8,8 @@ from functools import cache
 import torch
 
 from pairgrad_paper.data import Benchmark
-from pairgrad_paper.recipes import Recipe
-from pairgrad_paper.recipes.settings import changed, recipe_named
-from pairgrad_paper.training import Trainer
-from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory
+from pairgrad_paper.recipes import Recipe, changed, recipe_named
+from pairgrad_paper.training import Arm, Trainer, load_data, make_trainer, run_directory
 
 
 @cache

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from pairgrad_paper.data import ArrayImages, DataError
-from pairgrad_paper.training import Batches, Process
-from pairgrad_paper.training.process import ProcessError
+from pairgrad_paper.training import Batches, Process, ProcessError
 from paper.tests.training.small import digits, recipe
 
 CPU = torch.device("cpu")

@@ -3,10 +3,11 @@
 import dataclasses
 
 import pytest
+import torch
 
+from pairgrad_paper.data import load_benchmark
 from pairgrad_paper.runs import RunDirectory, RunMismatch
-from pairgrad_paper.training import Process, Sharing, launch
-from pairgrad_paper.training.launch import Arm, load_data, run_directory
+from pairgrad_paper.training import Arm, Process, Sharing, load_data, run_directory
 from paper.tests.training.small import arm, digits, opened, recipe
 
 
@@ -42,7 +43,7 @@ def test_another_number_of_processes_is_another_run(tmp_path):
     with RunDirectory.create(tmp_path / "run", arm().facts(digits(), Process(0, 2))):
         pass
     with (
-        pytest.raises(RunMismatch, match=r"(?s)processes: 2 there, 1 given.*With --reshare it goes on as it is shared now"),
+        pytest.raises(RunMismatch, match=r"(?s)processes: 2 there, 1 given.*With --reshare it resumes with the options given now"),
         opened(tmp_path / "run", arm()),
     ):
         pass
@@ -95,17 +96,9 @@ def test_the_files_that_were_found_are_kept(tmp_path):
         assert run.environment["data"]["notes"] == list(digits().notes)
 
 
-def test_data_are_loaded_as_the_recipe_says(monkeypatch):
-    asked = {}
-    monkeypatch.setattr(launch, "load_benchmark", lambda *names, **options: asked.update(options, names=names))
-    load_data(recipe("patt", "data.imbalance=7", "data.rule=shuffled"), "root", verify=False)
-    assert asked == {"names": ("digits-lt", "root"), "imbalance": 7.0, "rule": "shuffled", "outliers": None, "verify": False}
-
-
-def test_a_dry_run_knows_what_may_change():
-    shared, other = "processes: 4 there, 2 given", "seed: 1 there, 2 given"
-    for reshare in (False, True):
-        process = Process(0, 2, sharing=Sharing(reshare=reshare))
-        assert launch.would_go_on((), process)
-        assert launch.would_go_on((shared,), process) is reshare
-        assert not launch.would_go_on((shared, other), process)
+def test_data_are_loaded_as_the_recipe_says():
+    loaded = load_data(recipe("patt", "data.imbalance=7", "data.rule=shuffled"), None)
+    wanted = load_benchmark("digits-lt", imbalance=7.0, rule="shuffled")
+    assert loaded.class_counts == wanted.class_counts != digits().class_counts
+    indices = torch.arange(len(wanted.train))
+    assert torch.equal(loaded.train.batch(indices), wanted.train.batch(indices))

@@ -1,7 +1,11 @@
 """A run can be stopped, killed, damaged and taken up again; what it becomes does not change."""
 
-import errno
+import collections
+import contextlib
+import csv
 import json
+import os
+import shutil
 import signal
 
 import pytest
@@ -9,11 +13,8 @@ import torch
 
 from pairgrad_paper.evaluation import accuracy_on_test
 from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, SpaceError, load_checkpoint, required_space
-from pairgrad_paper.runs import checkpoint as checkpoint_module
-from pairgrad_paper.training import Batches, NonFinite, Observer, Process, train
-from pairgrad_paper.training import loop as loop_module
-from pairgrad_paper.training.failure import save_failure
-from pairgrad_paper.training.loop import Options, set_deterministic
+from pairgrad_paper.training import Batches, NonFinite, Observer, Options, Process, set_deterministic, train
+from paper.tests.runs.disks import limited_files
 from paper.tests.training.small import arm, different, digits, made, opened, recipe
 
 QUICK = Options(monitor_every=0, record_every=4)
@@ -98,7 +99,7 @@ def test_stopped_and_taken_up(step, straight, tmp_path):
     watcher = At(-1, None)
     _, subject = ran(path, observer=watcher)
     assert_same(path, subject, straight)
-    assert watcher.messages == [f"going on after update {step} of 16"]
+    assert watcher.messages == [f"resuming after update {step} of 16"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
@@ -158,7 +159,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(damage, str
     assert_same(path, subject, straight)
     assert "step-00000011" in watcher.messages[0]
     assert "the checkpoint before it is used" in watcher.messages[0]
-    assert watcher.messages[1] == "going on after update 8 of 16"
+    assert watcher.messages[1] == "resuming after update 8 of 16"
 
 
 def test_a_loss_that_is_not_finite_leaves_the_batch_and_the_state(tmp_path):
@@ -185,34 +186,24 @@ def test_a_loss_that_is_not_finite_leaves_the_batch_and_the_state(tmp_path):
     assert record(path, "checkpoint")[-1]["step"] == 8  # the last one is from before the trouble
 
 
-def test_a_full_disk_loses_nothing(straight, tmp_path, monkeypatch):
+def test_a_full_disk_loses_nothing(straight, tmp_path):
     path = tmp_path / "run"
-    package = checkpoint_module.safetensors()
-    plain = package.torch.save_file
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    watcher = At(12, lambda: monkeypatch.setattr(package.torch, "save_file", full))
-    with pytest.raises(CheckpointWriteError, match="step-00000008"):
-        ran(path, observer=watcher)
-    monkeypatch.setattr(package.torch, "save_file", plain)
+    with contextlib.ExitStack() as stack:
+        watcher = At(12, lambda: stack.enter_context(limited_files(50_000)))  # a checkpoint has more bytes, the log has fewer
+        with pytest.raises(CheckpointWriteError, match="step-00000008"):
+            ran(path, observer=watcher)
     _, subject = ran(path)
     assert_same(path, subject, straight)
 
 
 def test_too_little_space_is_said_before_the_first_update(tmp_path, monkeypatch):
-    import collections
-
-    from pairgrad_paper.runs import space
-
     usage = collections.namedtuple("usage", "total used free")
-    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 1000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 1000))
     seen = []
     with pytest.raises(SpaceError, match="free"):
         ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
     # enough for three of what there is now, and not of what there will be
-    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: usage(10**9, 0, 3 * required_space(made(arm()).state()) + 8192))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 0, 3 * required_space(made(arm()).state()) + 8192))
     with pytest.raises(SpaceError, match="free"):
         ran(tmp_path / "run", observer=At(1, lambda: seen.append(1)))
     assert not seen
@@ -270,24 +261,22 @@ def test_scalars_for_tensorboard(tmp_path):
     assert first == [1, 6]  # what an earlier process wrote up to there stays
 
 
-def test_a_failure_that_cannot_be_kept_is_still_told(tmp_path, monkeypatch):
+def test_a_failure_that_cannot_be_kept_is_still_told(tmp_path):
     given = arm()
-    with opened(tmp_path / "run", given) as run:
+    with opened(tmp_path / "run", given) as run, contextlib.ExitStack() as stack:
         subject = made(given)
 
         def break_it():
             with torch.no_grad():
                 subject.network.classifier.weight.fill_(torch.inf)
+            stack.enter_context(limited_files(50_000))
 
-        def full(*_):
-            raise CheckpointWriteError("no space")
-
-        monkeypatch.setattr(loop_module, "save_failure", full)
         watcher = At(1, break_it)
         with pytest.raises(NonFinite) as caught:
             train(run, subject, QUICK, watcher)
     assert caught.value.kept is None
-    assert watcher.messages == ["the batch and the state of update 1 could not be kept: no space"]
+    (message,) = watcher.messages
+    assert message.startswith("the batch and the state of update 1 could not be kept: cannot write the checkpoint")
 
 
 def test_a_failure_in_one_of_several_processes_keeps_the_batch_of_all(tmp_path):
@@ -295,10 +284,16 @@ def test_a_failure_in_one_of_several_processes_keeps_the_batch_of_all(tmp_path):
     with opened(tmp_path / "run", given) as run:
         subject = made(given)
         subject.batches = Batches(digits(), recipe(), given.seed, subject.device, Process(0, 2))
-        kept = save_failure(run, subject, subject.state(), NonFinite(3, "loss", before=False))
-    found = load_checkpoint(kept)
+
+        def break_it():
+            with torch.no_grad():
+                subject.network.classifier.weight.fill_(torch.inf)
+
+        with pytest.raises(NonFinite) as caught:
+            train(run, subject, QUICK, At(3, break_it))
+    found = load_checkpoint(caught.value.kept)
     assert torch.equal(found.state["batch"]["indices"], made(given).batches.indices(3))
-    assert found.extra == {"update": 3, "what": "loss", "state_is_from_before_the_update": False}
+    assert len(found.state["batch"]["indices"]) == 2 * len(subject.batches.batch(3).labels)
 
 
 def test_a_directory_that_is_moved_away(tmp_path):
@@ -310,52 +305,21 @@ def test_a_directory_that_is_moved_away(tmp_path):
     assert [file.name for file in RunDirectory.open(tmp_path / "elsewhere").checkpoints()] == ["step-00000001", "step-00000002"]
 
 
-def test_looks_that_will_come_again_are_taken_from_the_file(tmp_path):
-    path = tmp_path / "coherence.csv"
-    loop_module._cut_back(path, 3)
-    assert not path.exists()
-    head, early, late, torn = "step,function,share\r\n", '3,"f, g",0.5\r\n', "4,f,0.5\r\n", "3,f"
-    for rest, kept in ((early + late, early), (early + torn, early), (early, early), (late, "")):
-        path.write_bytes((head + rest).encode())
-        loop_module._cut_back(path, 3)
-        assert path.read_bytes() == (head + kept).encode()
-
-
-class _Two(Process):
-    """One of two processes, of which the other says what it is told to."""
-
-    asked: list
-    answer = False
-
-    def any(self, flag, what=""):
-        self.asked.append(flag)
-        return flag or self.answer
-
-
-@pytest.mark.parametrize(("rank", "minutes"), [(0, 0.0), (0, 1.0), (1, 0.0)])
-def test_several_processes_save_and_stop_together(rank, minutes, tmp_path):
-    """By the clock of the first, and if any was asked; and they ask one another only now and then."""
-    subject = made(arm())
-    subject.process = process = _Two(rank, 2)
-    loop = loop_module._Loop(None, subject, Options(checkpoint_minutes=minutes), Observer(), None, None)
-    loop.saved_at -= 20.0  # seconds
-    object.__setattr__(process, "asked", [])
-    subject.step = 7
-    assert not loop._is_old()
-    assert process.asked == []
-    subject.step = 10
-    assert loop._is_old() is (rank == 0 and minutes == 0)
-    assert process.asked == [rank == 0 and minutes == 0]
-    request = loop_module.StopRequest()
-    for step, wanted, answer, stops in (
-        (10, None, False, False),
-        (10, None, True, True),
-        (10, "SIGINT", False, True),
-        (11, "SIGINT", True, False),
-    ):
-        subject.step, request.wanted = step, wanted
-        object.__setattr__(process, "answer", answer)
-        assert loop._should_stop(request) is stops
+@pytest.mark.parametrize("torn", [False, True])
+def test_looks_that_will_come_again_are_taken_from_the_file(torn, tmp_path):
+    """A killed process may have looked after its last checkpoint, or have been killed within a row."""
+    path, looks = tmp_path / "run", tmp_path / "run" / "coherence.csv"
+    ran(path, Options(monitor_every=2, stop_at=5))
+    before = looks.read_text()
+    *_, (_, _, *cells) = csv.reader(before.splitlines())
+    with looks.open("a", newline="") as file:
+        csv.writer(file).writerow(["3", "f"] if torn else ["7", "f", *cells])
+    ran(path, Options(monitor_every=2, stop_at=8))
+    text = looks.read_text()
+    assert text.startswith(before)
+    head, *rows = csv.reader(text.splitlines())
+    assert all(len(row) == len(head) and row[1] != "f" for row in rows)
+    assert all(int(row[0]) > 5 for row in csv.reader(text.removeprefix(before).splitlines()))
 
 
 def test_deterministic_algorithms(monkeypatch):
@@ -364,10 +328,10 @@ def test_deterministic_algorithms(monkeypatch):
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     try:
         set_deterministic(False)
-        assert "CUBLAS_WORKSPACE_CONFIG" not in loop_module.os.environ
+        assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
         assert (torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark) == (False, False, True)
         set_deterministic(True)
-        assert loop_module.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
         assert (torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark) == (True, True, False)
         assert torch.is_deterministic_algorithms_warn_only_enabled()
     finally:

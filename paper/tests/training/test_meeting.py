@@ -100,7 +100,7 @@ def test_what_an_earlier_meeting_left_is_not_seen(late: int, tmp_path: Path, mon
 
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = in_vain(tmp_path / "store", monkeypatch, 0, 2)
-    assert str(found[0]).startswith("rank 0 of 3, in 'run: joining': rank 1 did not come within --timeout 0.5")
+    assert str(found[0]).startswith("rank 0 of 3, in 'run: joining': rank 1 did not join within --timeout 0.5")
     assert found[0].ranks == (1,)
     found = in_vain(tmp_path / "other", monkeypatch, 1, 2)
-    assert str(found[2]).startswith("rank 2 of 3, in 'run: joining': rank 0 did not come")
+    assert str(found[2]).startswith("rank 2 of 3, in 'run: joining': rank 0 did not join")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pairgrad_paper.recipes import Optimizer, Schedule
-from pairgrad_paper.recipes.settings import recipe_named
+from pairgrad_paper.recipes import Optimizer, Schedule, recipe_named
 from pairgrad_paper.training.optimizer import make_optimizer, rate
 
 # torch multiplies from epoch to epoch; each step adds a few units in the last place.

@@ -9,8 +9,7 @@ from tests.distributed.ranks import LIMIT, agent, all_are_here, run
 from torch import distributed
 
 from pairgrad.distributed import RankError
-from pairgrad_paper.training import Elsewhere, Process, Sharing
-from pairgrad_paper.training.process import ProcessError
+from pairgrad_paper.training import Elsewhere, Process, ProcessError, Sharing
 
 
 def test_what_torchrun_says(monkeypatch):
@@ -61,9 +60,6 @@ def test_a_device_without_the_dtype(monkeypatch):
 def test_what_belongs_to_a_run_and_what_does_not():
     assert Sharing(2, "reduce", "fsdp", 5.0).facts() == {"class_parallel": 2, "exchange": "reduce", "wrap": "fsdp"}
     assert Sharing().without_effect() is None
-
-
-# On several processes -------------------------------------------------------------------------------------------------
 
 
 def _outcome(function):

@@ -178,9 +178,6 @@ def test_the_first_update_adds_what_was_foretold():
     assert subject.still_to_come() == []
 
 
-# On several processes -------------------------------------------------------------------------------------------------
-
-
 def _shared_anew(ways):
     """The state of a run in one way of sharing, and what other ways make of it."""
     rank = distributed.get_rank()

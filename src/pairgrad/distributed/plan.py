@@ -91,9 +91,11 @@ class Workload:
 
     @property
     def itemsize(self) -> int:
+        """Bytes of a number of the bank."""
         return self.dtype.itemsize
 
     def to_dict(self) -> dict[str, Any]:
+        """The workload as plain data, with the name of the dtype."""
         return {**self.__dict__, "dtype": str(self.dtype).removeprefix("torch.")}
 
 
@@ -178,6 +180,7 @@ class Estimate:
 
     @property
     def flops(self) -> float:
+        """Floating-point operations of the step, elementwise work included."""
         return self.matrix_flops + self.elementwise_flops
 
     @property
@@ -186,10 +189,15 @@ class Estimate:
         return self.scoring + self.exchanging
 
     def fits(self, cluster: Cluster) -> bool:
+        """Whether the peak of memory is within what a rank has; always, where that was not given."""
         return cluster.memory is None or self.memory.peak <= cluster.memory
 
     def to_dict(self, cluster: Cluster) -> dict[str, Any]:
+<<<<<<< ours
         layout = ("data", "classes", "class_rows", "local_rows", "scored_rows", "distinct", "exchange")
+=======
+        """The layout as plain data, a part of `Plan.to_dict`."""
+>>>>>>> theirs
         return {
             **{name: getattr(self, name) for name in layout},
             "fits": self.fits(cluster),

@@ -18,3 +18,9 @@ class bank (fig:proco-state-distribution), as quantiles (`capture`) and as distr
 
 `source` opens the run, `capture` holds a batch still, `states` and `view` look at it, `audit`, `replay` and `plane` measure, `record` writes.
 """
+
+from pairgrad_paper.captured.capture import Captured, capture
+from pairgrad_paper.captured.record import frozen_record, states_record
+from pairgrad_paper.captured.source import Source
+
+__all__ = ["Captured", "Source", "capture", "frozen_record", "states_record"]

@@ -12,13 +12,13 @@ def recipes(incomplete: str) -> list[tuple[str, str]]:
 
 def tables(incomplete: str) -> list[str]:
     """Tables of the paper, and ours."""
-    from pairgrad_paper.tables.catalogue import TABLES
+    from pairgrad_paper.catalogue import TABLES
 
     return [name for name in TABLES if name.startswith(incomplete)]
 
 
 def figures(incomplete: str) -> list[str]:
     """Figures of the paper, and ours."""
-    from pairgrad_paper.tables.catalogue import FIGURES
+    from pairgrad_paper.catalogue import FIGURES
 
     return [name for name in FIGURES if name.startswith(incomplete)]

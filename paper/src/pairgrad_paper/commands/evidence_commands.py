@@ -1,4 +1,4 @@
-"""Commands that show what there is to see, and their options: the demonstration, tables, figures, the report."""
+"""Commands that show results, and their options: demo, tables, figures, report, times."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class DemoOptions:
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory for report.html, the runs, tables and pictures.")
     ] = Path("pairgrad-demo")
     epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Epochs of each training run.", show_default="80")] = None
-    open_: Annotated[bool, typer.Option("--open", help="Show the report in a browser.")] = False
+    open_: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False
 
 
 def demo(options: DemoOptions) -> None:
     """The whole story, live: one loss with two gradients, the certificate, three arms training, what the auditor says of them, the paper's tables; and one HTML
     report of it all.
 
-    Nothing is downloaded. A demonstration that was stopped goes on with its runs.
+    Nothing is downloaded. The same command again resumes a demonstration that was stopped.
     """
     with explained("demo", options.output):
         from pairgrad_paper.commands.demo import run
@@ -43,7 +43,7 @@ def demo(options: DemoOptions) -> None:
         try:
             run(options.output, options.epochs, options.open_)
         except KeyboardInterrupt:
-            typer.echo(f"stopped: the same command goes on with the runs in {options.output}", err=True)
+            typer.echo(f"stopped: run the same command again to resume the runs in {options.output}", err=True)
             raise typer.Exit(130) from None
 
 
@@ -67,7 +67,7 @@ class TablesOptions:
 
 
 def tables(options: TablesOptions) -> None:
-    """Make the paper's tables, from records or computed on the spot, and set the published numbers beside them."""
+    """Make the paper's tables, from records or computed on the spot, and compare them with the published numbers."""
     with explained("tables", options.output):
         from pairgrad_paper.commands.tables import run
 
@@ -94,7 +94,7 @@ class FiguresOptions:
 
 
 def figures(options: FiguresOptions) -> None:
-    """Draw the paper's figures anew, from records or computed on the spot, as SVG, PNG and PDF, each with its data and its caption."""
+    """Draw the paper's figures, from records or computed on the spot, as SVG, PNG and PDF, each with its data and its caption."""
     with explained("figures", options.output):
         from pairgrad_paper.commands.figures import run
 
@@ -107,13 +107,13 @@ class ReportOptions:
 
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Directory for index.html.")] = Path("pairgrad-report")
     records: _Records = None
-    open_: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False
 
 
 def report(options: ReportOptions) -> None:
     """All tables and figures on one page, with what each was made from: one HTML file that needs no network.
 
-    What there is no record of is shown as not run, with the commands that run it.
+    Items without a record are shown as not run, with the commands that run them.
     """
     with explained("report", options.output):
         from pairgrad_paper.commands.report import run
@@ -126,7 +126,7 @@ class TimesOptions:
     """What to time."""
 
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File for the record.")] = Path("complexity-times.jsonl")
-    elements: Annotated[int | None, typer.Option(min=1, metavar="N", help="Numbers that each call gets.", show_default="4096")] = None
+    elements: Annotated[int | None, typer.Option(min=1, metavar="N", help="Numbers in each call.", show_default="4096")] = None
     repeats: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Repetitions of each call; the median counts.", show_default="11")
     ] = None

@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from pairgrad.cli import prepare, progress
+from pairgrad_paper.catalogue import FIGURES, FigureRecipe, RecordedFigure, chosen
 from pairgrad_paper.commands.output import records_in, report
 from pairgrad_paper.commands.show import say_not_run
-from pairgrad_paper.figures.style import pyplot
 from pairgrad_paper.records import Records
-from pairgrad_paper.tables.catalogue import FIGURES, FigureRecipe, RecordedFigure, chosen
 from pairgrad_paper.tables.not_run import NotRun
 from pairgrad_paper.tables.writers import write_not_run
 
@@ -29,7 +28,6 @@ def make(
     console: Console, recipes: Mapping[str, FigureRecipe | RecordedFigure], output: Path, records: Records | None = None
 ) -> list[Path]:
     """Compute or read, and draw, one figure after the other."""
-    pyplot()  # if matplotlib is missing, say so before anything is computed
     prepare(output)
     records = Records() if records is None else records
     paths = []

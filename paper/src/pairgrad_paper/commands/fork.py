@@ -18,12 +18,12 @@ from pairgrad_paper.commands.run_commands import ForkOptions
 from pairgrad_paper.commands.train import INTERRUPTED, NO_SPACE, NOT_FINITE
 from pairgrad_paper.data import Benchmark
 from pairgrad_paper.evaluation import Trained
-from pairgrad_paper.forks import PROBES, Fork, Plan, Start, fork_record, random_start, trained_start
+from pairgrad_paper.forks import PROBES, ForkRun, Plan, Start, fork_record, random_start, trained_start
 from pairgrad_paper.forks.record import is_fork
 from pairgrad_paper.recipes import Recipe
 from pairgrad_paper.recipes.settings import SettingError, changed, from_data, recipe_named
 from pairgrad_paper.records import Record, write
-from pairgrad_paper.runs import CheckpointWriteError, RecordWriteError, RunDirectory, RunError, SpaceError
+from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, RunError, RunLogWriteError, SpaceError
 from pairgrad_paper.training import NonFinite, Process
 from pairgrad_paper.training.launch import load_data
 from pairgrad_paper.training.loop import set_deterministic
@@ -114,8 +114,8 @@ def _newest(path: Path) -> dict[str, Any]:
 def _run(
     recipe: Recipe, benchmark: Benchmark, seed: int, start: Start, plan: Plan, request: ForkOptions, device: torch.device, console: Console
 ) -> tuple[int, dict[str, Any]]:
-    fork = Fork(recipe, benchmark, seed, start, plan, device)
-    again = "run the same command again to go on"
+    fork = ForkRun(recipe, benchmark, seed, start, plan, device)
+    again = "run the same command again to resume"
     with fork.directory(request.output) as directory, _shown(console, fork, request.quiet) as tick:
         begin = "random weights" if start.kind == "random" else f"the state after update {start.step}"
         tell(console, Text(f"{fork.name}: {', '.join(plan.branches)}, {plan.updates} updates each from {begin} on {device}"))
@@ -124,7 +124,7 @@ def _run(
         except NonFinite as error:
             tell(console, Text(f"stopped: {error}. A smaller --set optimizer.lr often helps", style="red"))
             return NOT_FINITE, {}
-        except (CheckpointWriteError, RecordWriteError, SpaceError) as error:
+        except (CheckpointWriteError, RunLogWriteError, SpaceError) as error:
             tell(console, Text(f"stopped: {error}", style="red"))
             return NO_SPACE, {}
         if not outcome.finished:
@@ -152,7 +152,7 @@ def show(console: Console, record: Record) -> None:
 
 
 @contextmanager
-def _shown(console: Console, fork: Fork, quiet: bool) -> Iterator[Any]:
+def _shown(console: Console, fork: ForkRun, quiet: bool) -> Iterator[Any]:
     """A bar on a terminal, a line for every tenth of the updates elsewhere."""
     if quiet:
         yield lambda step, measured: None
@@ -180,7 +180,7 @@ def _shown(console: Console, fork: Fork, quiet: bool) -> Iterator[Any]:
             yield tick
 
 
-def _lines(console: Console, fork: Fork) -> Any:
+def _lines(console: Console, fork: ForkRun) -> Any:
     shown = -fork.plan.updates
 
     def tick(step: int, measured: dict[str, Any] | None) -> None:

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pairgrad.ground import flint
 from pairgrad_paper.captured.capture import check_batch_size
 from pairgrad_paper.captured.record import frozen_record
 from pairgrad_paper.captured.source import Source
@@ -38,7 +37,6 @@ def written(record: Record, output: Path | None, console: Console) -> None:
 
 def run(options: FrozenOptions, console: Console) -> None:
     """Measure, say what was found and write it."""
-    flint()  # the yardstick of the exact scores: better missed now than after minutes
     source, save = opened(options), options.save
     check_batch_size(options.batch_size, len(source.benchmark.train))
     for step in options.step or ():

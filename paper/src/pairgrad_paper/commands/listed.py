@@ -5,7 +5,7 @@ from pairgrad_paper.commands.evidence_commands import demo, figures, report, tab
 from pairgrad_paper.commands.run_commands import collect, evaluate, fork, frozen, states, train
 
 FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
-TRAIN = {**FORK, 5: "Another process died, hangs or has other settings."}
+TRAIN = {**FORK, 5: "Another process died, hangs or has different settings."}
 
 COMMANDS = (
     Command(
@@ -14,7 +14,7 @@ COMMANDS = (
         short="The whole story, live, and one HTML report of it.",
         examples=[
             ("pairgrad demo", "Two minutes on two cores; the report is pairgrad-demo/report.html."),
-            ("pairgrad demo --epochs 5 --open", "A shorter training, and the report in a browser."),
+            ("pairgrad demo --epochs 5 --open", "A shorter training; opens the report in a browser."),
         ],
     ),
     Command(
@@ -44,7 +44,7 @@ COMMANDS = (
     Command(
         tables,
         Group.PAPER,
-        short="The paper's tables beside the published numbers.",
+        short="The paper's tables, with the published numbers.",
         examples=[
             ("pairgrad tables", "All of them."),
             ("pairgrad tables --only ratio-fidelity --only tab:parity-counterfactual", "Two, by name or by label."),
@@ -53,7 +53,7 @@ COMMANDS = (
     Command(
         figures,
         Group.PAPER,
-        short="The paper's figures, drawn anew.",
+        short="The paper's figures.",
         examples=[("pairgrad figures --only value-and-slope", "One, as SVG, PNG and PDF.")],
     ),
     Command(
@@ -62,14 +62,14 @@ COMMANDS = (
         short="Several realizations from one start, on the same tensors.",
         examples=[
             ("pairgrad fork digits-lt --updates 100", "Four branches of the small benchmark."),
-            ("pairgrad fork --from runs/digits-lt-original-seed3407", "From where a run has come."),
+            ("pairgrad fork --from runs/digits-lt-original-seed3407", "From the newest checkpoint of a run."),
         ],
         codes=FORK,
     ),
     Command(
         frozen,
         Group.PAPER,
-        short="One state held still, the backward rule changed.",
+        short="One captured state under several backward rules.",
         examples=[("pairgrad frozen runs/digits-lt-original-seed3407", "Three states of a run.")],
     ),
     Command(

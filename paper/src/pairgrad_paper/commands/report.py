@@ -10,20 +10,17 @@ from rich.text import Text
 
 from pairgrad.cli import prepare, progress
 from pairgrad.ground import write_atomically
+from pairgrad_paper import catalogue
 from pairgrad_paper.commands.output import records_in
-from pairgrad_paper.figures.style import pyplot
-from pairgrad_paper.report import collected, render, templates
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES
+from pairgrad_paper.report import collected, render
 
 
 def run(output: Path, records: Path | None = None, show: bool = False) -> None:
     """Make every table and figure and write them as one page, index.html in `output`."""
-    pyplot()  # what is missing is said before anything is computed
-    templates()
     known = records_in(records)
     prepare(output)
     console = Console(highlight=False)
-    items = collected(TABLES, FIGURES, known, lambda name, steps: progress(console, name, steps))
+    items = collected(catalogue.TABLES, catalogue.FIGURES, known, lambda name, steps: progress(console, name, steps))
     path = write_atomically(output / "index.html", render(items))
     absent = sum(item.made == "not run" for item in items)
     console.print(Text(f"Written to {path}: {len(items)} tables and figures, of which {absent} are not run"), soft_wrap=True)

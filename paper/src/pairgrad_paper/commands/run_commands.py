@@ -1,4 +1,4 @@
-"""Commands about runs and their options: train, evaluate, fork, and what is taken from runs."""
+"""Commands about runs and their options: train, evaluate, fork, collect, frozen, states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pairgrad.cli import THREADS, Streams, complete_realizations, known_realizat
 from pairgrad_paper.commands import completion
 from pairgrad_paper.commands.mistakes import explained
 
-_WHAT, _LOOK, _WHERE, _SEVERAL = "What to train", "Checkpoints, records and looks", "Where", "With several processes"
+_WHAT, _LOOK, _WHERE, _SEVERAL = "What to train", "Checkpoints, logs and evaluations", "Where", "With several processes"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class TrainOptions:
     """What to train, where, and what to keep."""
 
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe; without it they are listed.", metavar="RECIPE", autocompletion=completion.recipes)
+        str | None,
+        typer.Argument(help="A recipe; without one, the recipes are listed.", metavar="RECIPE", autocompletion=completion.recipes),
     ] = None
     realization: Annotated[
         list[str] | None,
@@ -39,7 +40,7 @@ class TrainOptions:
         typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE", rich_help_panel=_WHAT),
     ] = None
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Each run gets a directory in this one.", metavar="DIR", rich_help_panel=_WHAT)
+        Path, typer.Option("--output", "-o", help="Directory for the runs, each in a subdirectory.", metavar="DIR", rich_help_panel=_WHAT)
     ] = Path("runs")
     data_root: Annotated[
         Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR", rich_help_panel=_WHAT)
@@ -49,24 +50,24 @@ class TrainOptions:
     ] = None
     threads: Annotated[
         int | None,
-        typer.Option(min=1, max=THREADS, help="Threads of the CPU; equal bits need equal numbers.", metavar="N", rich_help_panel=_WHERE),
+        typer.Option(min=1, max=THREADS, help="CPU threads; equal bits need an equal number.", metavar="N", rich_help_panel=_WHERE),
     ] = None
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read image files ahead.", metavar="N", rich_help_panel=_WHERE)] = 0
+    workers: Annotated[int, typer.Option(min=0, help="Processes that prefetch image files.", metavar="N", rich_help_panel=_WHERE)] = 0
     keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.", metavar="N", rich_help_panel=_LOOK)] = 2
     checkpoint_every: Annotated[
         int, typer.Option(min=1, help="Epochs between two checkpoints.", metavar="EPOCHS", rich_help_panel=_LOOK)
     ] = 1
     checkpoint_minutes: Annotated[
-        float, typer.Option(min=0, help="No checkpoint gets older than this.", metavar="MINUTES", rich_help_panel=_LOOK)
+        float, typer.Option(min=0, help="Write a checkpoint at least this often.", metavar="MINUTES", rich_help_panel=_LOOK)
     ] = 10.0
     record_every: Annotated[
-        int, typer.Option(min=1, help="Updates between two lines of the record.", metavar="UPDATES", rich_help_panel=_LOOK)
+        int, typer.Option(min=1, help="Updates between two lines of the log.", metavar="UPDATES", rich_help_panel=_LOOK)
     ] = 10
     evaluate_every: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Epochs between two looks at the test images; 0: never.",
+            help="Epochs between two evaluations on the test images (0 = never).",
             show_default="a tenth of the run",
             metavar="EPOCHS",
             rich_help_panel=_LOOK,
@@ -74,7 +75,9 @@ class TrainOptions:
     ] = None
     monitor_every: Annotated[
         int,
-        typer.Option(min=0, help="Updates between two looks at the custom backwards; 0: never.", metavar="UPDATES", rich_help_panel=_LOOK),
+        typer.Option(
+            min=0, help="Updates between two checks of the custom backwards (0 = never).", metavar="UPDATES", rich_help_panel=_LOOK
+        ),
     ] = 50
     stop_at: Annotated[
         int | None, typer.Option(min=1, help="Stop after this many updates, with a checkpoint.", metavar="UPDATE", rich_help_panel=_LOOK)
@@ -84,36 +87,36 @@ class TrainOptions:
         bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.", rich_help_panel=_WHERE)
     ] = True
     deterministic: Annotated[
-        bool, typer.Option("--deterministic/--fast", help="On GPUs: algorithms that give equal bits.", rich_help_panel=_WHERE)
+        bool, typer.Option("--deterministic/--fast", help="Use deterministic algorithms on GPUs.", rich_help_panel=_WHERE)
     ] = True
     class_parallel: Annotated[
-        int, typer.Option(min=1, help="This many share the classes out; 1: each has all.", metavar="N", rich_help_panel=_SEVERAL)
+        int, typer.Option(min=1, help="Ranks to shard classes over (1 = replicate).", metavar="N", rich_help_panel=_SEVERAL)
     ] = 1
     exchange: Annotated[
-        str, typer.Option(help="How class banks are brought up to date: auto, gather, reduce.", metavar="HOW", rich_help_panel=_SEVERAL)
+        str, typer.Option(help="How class banks are synchronized: auto, gather, reduce.", metavar="HOW", rich_help_panel=_SEVERAL)
     ] = "auto"
-    wrap: Annotated[
-        str, typer.Option(help="ddp, each has all weights, or fsdp, they share them out.", metavar="HOW", rich_help_panel=_SEVERAL)
-    ] = "ddp"
+    wrap: Annotated[str, typer.Option(help="ddp replicates the weights, fsdp shards them.", metavar="HOW", rich_help_panel=_SEVERAL)] = (
+        "ddp"
+    )
     timeout: Annotated[
-        float, typer.Option(help="Give up when another was waited for this long.", metavar="SECONDS", rich_help_panel=_SEVERAL)
+        float, typer.Option(help="Give up after waiting this long for another process.", metavar="SECONDS", rich_help_panel=_SEVERAL)
     ] = 600.0
     reshare: Annotated[
         bool,
         typer.Option(
             "--reshare",
-            help="Go on with a run of another number of processes, or other options of these, from its last checkpoint.",
+            help="Resume with another number of processes, or other options of this group, from the last checkpoint.",
             rich_help_panel=_SEVERAL,
         ),
     ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.", rich_help_panel=_WHAT)] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.", rich_help_panel=_WHAT)] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
 
 
 def train(options: TrainOptions) -> None:
-    """Train one of the paper's systems. The same command again takes up a run where it was stopped, killed or switched off.
+    """Train a recipe or resume a run: the same command again continues from the last checkpoint.
 
-    Several realizations or seeds are run one after the other.
+    Several realizations or seeds are trained one after the other.
     """
     with explained("train", options.output):
         from pairgrad_paper.commands import train as command
@@ -132,7 +135,7 @@ def train(options: TrainOptions) -> None:
 class EvaluateOptions:
     """Which runs to evaluate, and how."""
 
-    runs: Annotated[list[Path], typer.Argument(help="Directories that pairgrad train wrote.", metavar="RUN")]
+    runs: Annotated[list[Path], typer.Argument(help="Run directories written by pairgrad train.", metavar="RUN")]
     score: Annotated[
         list[str] | None, typer.Option(help="msp, energy, patt-paper or patt-released; repeat.", show_default="all", metavar="NAME")
     ] = None
@@ -153,7 +156,7 @@ class EvaluateOptions:
 def evaluate(options: EvaluateOptions) -> None:
     """Accuracy by shot group and detection of out-of-distribution images, by score, source and convention.
 
-    Results go to evaluation-<update>.json in each run's directory. With several runs: means and standard deviations over seeds at the end.
+    Results go to evaluation-<update>.json in each run's directory. For several runs, means and standard deviations over seeds follow.
     """
     with explained("evaluate"):
         from rich.console import Console
@@ -179,9 +182,9 @@ class CollectOptions:
 
 
 def collect(options: CollectOptions) -> None:
-    """Make small records of what commands left behind, from which tables and figures are made without weights and on any machine.
+    """Make small records of runs, from which tables and figures are made without weights and on any machine.
 
-    A run's record has its recipe, its learning curves, what the coherence monitor saw, and its evaluations; no weights, paths or clock times.
+    A run's record has its recipe, its learning curves, the findings of the coherence monitor and its evaluations; no weights, paths or clock times.
     The same arguments again give the same bytes.
     """
     with explained("collect"):
@@ -199,7 +202,7 @@ class ForkOptions:
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="A recipe, to fork from random weights, and then from where its first branch has come.",
+            help="A recipe, to fork from random weights, and then from the state that its first branch reached.",
             metavar="RECIPE",
             show_default=False,
             autocompletion=completion.recipes,
@@ -213,9 +216,7 @@ class ForkOptions:
     ] = None
     updates: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Updates that each branch makes.", show_default="1000, or as many as the recipe has room for", metavar="N"
-        ),
+        typer.Option(min=1, help="Updates that each branch makes.", show_default="1000, or as many as the recipe allows", metavar="N"),
     ] = None
     probes: Annotated[
         int | None,
@@ -237,23 +238,23 @@ class ForkOptions:
     set_: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: optimizer.lr=0.01; repeat.", metavar="KEY=VALUE")] = (
         None
     )
-    output: Annotated[Path, typer.Option("--output", "-o", help="Each fork gets a directory and a record in this one.", metavar="DIR")] = (
-        Path("forks")
-    )
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory for the forks, each with a subdirectory and a record.", metavar="DIR")
+    ] = Path("forks")
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1.", show_default="a GPU if there is one", metavar="DEVICE")] = None
-    threads: Annotated[
-        int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU; equal bits need equal numbers.", metavar="N")
-    ] = None
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="CPU threads; equal bits need an equal number.", metavar="N")] = (
+        None
+    )
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
 
 
 def fork(options: ForkOptions) -> None:
-    """Train several realizations from one start on the same augmented tensors, and measure how their gradients and their paths part.
+    """Train several realizations from one start on the same augmented tensors, and measure how their gradients and weights diverge.
 
-    At every probe the scores, losses and gradients of all realizations are compared at one state; between the probes each branch goes its own way. The same
-    command again takes up a fork that was stopped.
+    At every probe the scores, losses and gradients of all realizations are compared at one state; between probes each branch trains on its own. The same
+    command again resumes a fork that was stopped.
     """
     with explained("fork", options.output):
         from pairgrad_paper.commands import fork as command
@@ -266,7 +267,7 @@ def fork(options: ForkOptions) -> None:
         raise typer.Exit(code)
 
 
-_Run = Annotated[Path, typer.Argument(help="Directory that pairgrad train wrote.", metavar="RUN")]
+_Run = Annotated[Path, typer.Argument(help="Run directory written by pairgrad train.", metavar="RUN")]
 _RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="File for the record.", metavar="FILE", show_default=False)]
 
 
@@ -284,19 +285,19 @@ class FrozenOptions:
             metavar="UPDATE",
         ),
     ] = None
-    batch_size: Annotated[int, typer.Option(help="Images of the batch that is captured.", metavar="N")] = 128
+    batch_size: Annotated[int, typer.Option(help="Images in the captured batch.", metavar="N")] = 128
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
     output: _RecordFile = None
     save: Annotated[
         Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
     ] = None
-    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = None
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="CPU threads.", metavar="N")] = None
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
 
 
 def frozen(options: FrozenOptions) -> None:
-    """Hold states of a trained run still and change the backward rule alone: scores, losses, gradients, one update.
+    """Capture states of a run and change the backward rule alone: compare scores, losses, gradients and one update.
 
     Writes the record frozen-<data>.jsonl, from which tables and figures are made. The run is read, not changed.
     """
@@ -313,18 +314,16 @@ class StatesOptions:
     """Which states of a run to measure."""
 
     run: _Run
-    every: Annotated[
-        int, typer.Option(min=1, help="Take checkpoints after a multiple of this many epochs, and the last.", metavar="EPOCHS")
-    ] = 1
+    every: Annotated[int, typer.Option(min=1, help="Measure the checkpoint of every EPOCHS-th epoch, and the last.", metavar="EPOCHS")] = 1
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
     output: _RecordFile = None
-    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="Threads of the CPU.", metavar="N")] = None
+    threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="CPU threads.", metavar="N")] = None
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
 
 
 def states(options: StatesOptions) -> None:
-    """Defects at the states that a run visits, from the first batch on: of its queries and of its class bank.
+    """Measure the defects of queries and class banks at the states that a run visits, from the first batch on.
 
     Writes the record <method>-<data>-states.jsonl, from which figures are made. The run is read, not changed.
     """

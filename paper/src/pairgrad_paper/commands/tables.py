@@ -8,17 +8,18 @@ from pathlib import Path
 from rich.console import Console
 
 from pairgrad.cli import prepare, progress
+from pairgrad_paper import catalogue
+from pairgrad_paper.catalogue import RecordedTable, TableRecipe, chosen
 from pairgrad_paper.commands.output import records_in, report
 from pairgrad_paper.commands.show import say_not_run, show
 from pairgrad_paper.records import Records
-from pairgrad_paper.tables.catalogue import TABLES, RecordedTable, TableRecipe, chosen
 from pairgrad_paper.tables.not_run import NotRun
 from pairgrad_paper.tables.writers import write, write_not_run
 
 
 def run(output: Path, only: Iterable[str] | None = None, records: Path | None = None) -> None:
     """Print the tables of those names and write each as CSV and Markdown."""
-    recipes = chosen(TABLES, only, "table")
+    recipes = chosen(catalogue.TABLES, only, "table")
     known = records_in(records)
     console = Console()
     report(console, make(console, recipes, output, known))

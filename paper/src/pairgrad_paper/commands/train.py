@@ -22,7 +22,7 @@ from pairgrad_paper.data import Benchmark, DataError
 from pairgrad_paper.evaluation import accuracy_on_test
 from pairgrad_paper.recipes import RECIPES, Recipe
 from pairgrad_paper.recipes.settings import SettingError, changed, keys, recipe_named
-from pairgrad_paper.runs import CheckpointWriteError, RecordWriteError, RunDirectory, SpaceError, required_space
+from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, RunLogWriteError, SpaceError, required_space
 from pairgrad_paper.runs.space import free_space, in_words
 from pairgrad_paper.training import Batches, Elsewhere, NonFinite, Outcome, Process, Sharing, train
 from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory, would_go_on
@@ -33,7 +33,7 @@ COULD_NOT_START, NOT_FINITE, NO_SPACE, ANOTHER_PROCESS, INTERRUPTED = 2, 3, 4, 5
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for."""
+    """The options of a command line, checked."""
 
     recipe: str
     realizations: tuple[str, ...]
@@ -124,7 +124,7 @@ def run(request: Request, console: Console) -> int:
 
 def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.device, process: Process, console: Console) -> int:
     path = request.output / arm.name
-    again = "run the same command again to go on"
+    again = "run the same command again to resume"
     with ExitStack() as stack:
         directory = stack.enter_context(run_directory(path, arm, benchmark, device, process))
         trainer = make_trainer(arm, benchmark, device, process, request.workers)
@@ -148,7 +148,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
             kept = f"The batch and the state are in {error.kept}; the" if error.kept else "The"
             tell(
                 console,
-                Text(f"stopped: {error}. {kept} checkpoints before it are whole. A smaller --set optimizer.lr often helps", style="red"),
+                Text(f"stopped: {error}. {kept} checkpoints before it are intact. A smaller --set optimizer.lr often helps", style="red"),
             )
             return NOT_FINITE
         except Elsewhere:
@@ -157,7 +157,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         except RankError:
             watcher.finish()
             raise
-        except (CheckpointWriteError, RecordWriteError, SpaceError) as error:
+        except (CheckpointWriteError, RunLogWriteError, SpaceError) as error:
             watcher.finish()
             process.say(f"stopped: {error}")
             tell(console, Text(f"stopped: {error}", style="red"))
@@ -165,7 +165,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         except OSError as error:
             watcher.finish()
             process.say(f"stopped: {error}")
-            tell(console, Text(f"stopped: {error}. Older checkpoints are as they were; when that is mended, {again}", style="red"))
+            tell(console, Text(f"stopped: {error}. Older checkpoints are as they were; when that is fixed, {again}", style="red"))
             return NO_SPACE
     return _ended(outcome, path, again, console)
 
@@ -218,16 +218,13 @@ def _changes(run: RunDirectory, device: torch.device) -> Iterator[str]:
     began = run.environment
     before, now = began.get("cpu", {}).get("threads"), torch.get_num_threads()
     if before not in (None, now):
-        yield f"this run began with {before} threads and goes on with {now}: sums may round differently. --threads {before} keeps the bits"
+        yield f"this run began with {before} threads and continues with {now}: sums may round differently. --threads {before} keeps the bits"
     for what, before, now in (
         ("on", began.get("device", {}).get("type"), device.type),
         ("with torch", began.get("versions", {}).get("torch"), str(torch.__version__)),
     ):
         if before not in (None, now):
             yield f"this run began {what} {before} and is now {what} {now}: sums may round differently"
-
-
-# What would happen ----------------------------------------------------------------------------------------------------
 
 
 def dry_run(request: Request, console: Console) -> int:
@@ -277,7 +274,7 @@ def _would(path: Path, there: RunDirectory | None, differences: Sequence[str]) -
     if differences:
         return f"would stop at once: {path} holds another run. What differs: {'; '.join(differences)}"
     found = there.checkpoints()
-    return f"would go on from {found[-1].name} in {path}" if found else f"would begin again in {path}"
+    return f"would resume from {found[-1].name} in {path}" if found else f"would start again in {path}"
 
 
 def _show_settings(console: Console, recipe: Recipe) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,6 @@ from pairgrad_paper.data.benchmark import Benchmark, OODSource
 from pairgrad_paper.data.files import DataError, FileFact
 from pairgrad_paper.data.images import ArrayImages
 from pairgrad_paper.data.long_tail import long_tail
-from pairgrad_paper.data.pictures import pillow
 
 CLASSES = 7  # digits 0 to 6 are in-distribution; 7, 8 and 9 are held out
 TEST_PER_CLASS = 60
@@ -38,7 +36,8 @@ def digits_lt(
         raise DataError(f"outliers must be None or {OUTLIERS_NAME!r} for digits-lt, got {outliers!r}")
     if unknown := set(ood or ()) - {OOD_NAME}:
         raise DataError(f"ood must be None or a list of {OOD_NAME!r} for digits-lt, got {sorted(unknown)}")
-    datasets = _sklearn_datasets()
+    from sklearn import datasets  # a second to import, and other benchmarks do without
+
     pixels, digits = datasets.load_digits(return_X_y=True)
     pixels, digits = np.asarray(pixels), np.asarray(digits)
     images = np.rint(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 1, _SIDE, _SIDE)
@@ -57,15 +56,6 @@ def digits_lt(
         notes=(_NOTE,),
         files=(_fact("digits", [images]), _fact("sample_images", photographs)),
     )
-
-
-def _sklearn_datasets() -> Any:
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise ImportError("digits-lt needs scikit-learn: pip install 'pairgrad[train]'") from None
-    pillow()  # scikit-learn decodes its photographs with it
-    return datasets
 
 
 def _split(digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

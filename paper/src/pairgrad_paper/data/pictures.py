@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from pairgrad_paper.data.files import DataError
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 _EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
-
-
-def pillow() -> Any:
-    """PIL.Image, or what to install."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("reading picture files needs Pillow: pip install 'pairgrad[train]'") from None
-    return Image
 
 
 def decode(path: str | Path) -> torch.Tensor:
@@ -30,9 +21,8 @@ def decode(path: str | Path) -> torch.Tensor:
     Raises:
         DataError: the file is missing, is not a picture Pillow can decode, or has more than eight bits per channel.
     """
-    library = pillow()
     try:
-        with library.open(path) as picture:
+        with Image.open(path) as picture:
             mode = picture.mode
             # Pillow warns when a palette with transparency is made opaque in one step.
             opaque = picture.convert("RGBA") if "transparency" in picture.info else picture
@@ -46,7 +36,7 @@ def decode(path: str | Path) -> torch.Tensor:
         IndexError,
         TypeError,
         struct.error,
-        library.DecompressionBombError,
+        Image.DecompressionBombError,
         Warning,
     ) as error:
         raise DataError(

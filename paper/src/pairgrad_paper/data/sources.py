@@ -14,9 +14,7 @@ from pairgrad_paper.data.images import ArrayImages, Images
 from pairgrad_paper.data.manifests import read_folder, read_scood
 
 SCOOD_SOURCES = ("cifar", "lsun", "places365", "svhn", "texture", "tin")
-SCOOD_ORIGIN = (
-    "SC-OOD (scood_benchmark.zip) comes from https://jingkang50.github.io/projects/scood; to go on without a source, name the others in ood"
-)
+SCOOD_ORIGIN = "SC-OOD (scood_benchmark.zip) comes from https://jingkang50.github.io/projects/scood; to continue without a source, name the others in ood"
 FOLDER = "ood"
 _TINY_IMAGES_PLACES = (f"Tiny_Images_Dataset/{TINY_IMAGES}", TINY_IMAGES)
 

@@ -129,7 +129,7 @@ def _checkpoint(run: RunDirectory, step: int | None, on_damage: Callable[[Checkp
     if step is None:
         found = run.latest(on_damage or (lambda _: None))
         if found is None:
-            raise RunError(f"{run.path} has no checkpoint that is whole: train it, or take up training again")
+            raise RunError(f"{run.path} has no intact checkpoint: train it, or resume training")
         return found
     names = {step_of(path): path for path in run.checkpoints()}
     if step not in names:

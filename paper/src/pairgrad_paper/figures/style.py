@@ -26,11 +26,9 @@ _GRID = 2.0**20
 
 
 def pyplot() -> Any:
-    """matplotlib without a window, or what to install."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install 'pairgrad[figures]'") from None
+    """matplotlib's pyplot, drawing to files. Imported here, since most commands draw nothing."""
+    import matplotlib
+
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

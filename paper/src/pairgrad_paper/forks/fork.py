@@ -1,4 +1,4 @@
-"""Branches that make their own updates on shared tensors, measured on the way; interrupted and taken up again like a training run."""
+"""Branches that make their own updates on shared tensors, measured on the way; and resumed like a training run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Outcome:
         return self.stopped is None
 
 
-class Fork:
+class ForkRun:
     """Branches from one start.
 
     Args:
@@ -138,7 +138,7 @@ class Fork:
         self.step = state["step"]
 
     def directory(self, output: Path) -> ForkDirectory:
-        """Its directory in `output`, made or taken up, and locked."""
+        """Its directory in `output`, made or resumed, and locked."""
         found = {"notes": list(self.benchmark.notes)}
         return RunDirectory.create(output / self.name, self.facts(), {**environment(self.first.device), "data": found})
 
@@ -163,7 +163,7 @@ class Fork:
         else:
             self.load(found.state)
             if self.step < self.plan.updates:
-                said(f"going on after update {self.step} of {self.plan.updates}")
+                said(f"resuming after update {self.step} of {self.plan.updates}")
         saved = time.monotonic()
         with StopRequest() as request:
             while self.step < self.plan.updates:
@@ -188,7 +188,7 @@ class Fork:
         if self.step % LOSS_EVERY == 0 or self.step == self.plan.updates:
             for name, update in updates.items():
                 measures = update.read()
-                directory.record.write(
+                directory.log.write(
                     "loss", self.step, time=time.time(), branch=name, **{key: measures[key] for key in ("total", "vmf", "accuracy")}
                 )
 
@@ -198,15 +198,15 @@ class Fork:
             places = {name: Place.of(trainer) for name, trainer in self.branches.items()}
             for name in self.plan.branches[1:]:
                 distance = places[name].distance(places[self.plan.branches[0]])
-                directory.record.write("distance", self.step, time=time.time(), branch=name, **distance)
+                directory.log.write("distance", self.step, time=time.time(), branch=name, **distance)
                 seen[name] = distance["parameter"]
             for pair in CONTROLS:
                 if all(name in places for name in pair):
                     apart = places[pair[1]].distance(places[pair[0]])
-                    directory.record.write("control", self.step, time=time.time(), between=list(pair), **apart)
+                    directory.log.write("control", self.step, time=time.time(), between=list(pair), **apart)
         if self.step in self.plan.probed():
             found = probe(self.first, self.first.batches.batch(self.start.step + self.step))
-            directory.record.write("probe", self.step, time=time.time(), **found)
+            directory.log.write("probe", self.step, time=time.time(), **found)
             seen["probe"] = found
         tick(self.step, seen or None)
 

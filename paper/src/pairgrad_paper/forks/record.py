@@ -21,7 +21,7 @@ def fork_record(directory: ForkDirectory) -> Record:
     facts = directory.facts
     events = directory.events()
     if max((event["step"] for event in events), default=0) < facts["updates"]:
-        raise RecordError(f"{directory.path} is not finished: run the command that made it again, which goes on with it")
+        raise RecordError(f"{directory.path} is not finished: run the same command again to resume it")
     start = "random weights" if facts["start"] == "random" else f"a trained state, after {facts['start_step']} updates"
     return Record(
         name=directory.path.name,

@@ -20,8 +20,10 @@ The records behind the documentation come with the package.
 `files` reads and writes one, `store` a directory of them, `origin` says where one comes from; `runs` and `costs` make two of the kinds.
 """
 
-from pairgrad_paper.records.files import Line, Record, RecordError, read, write
+from pairgrad_paper.records.costs import records_of_costs
+from pairgrad_paper.records.files import Line, Record, RecordError, read, to_lines, write
 from pairgrad_paper.records.origin import origin
+from pairgrad_paper.records.runs import record_of_run
 from pairgrad_paper.records.store import Records
 
-__all__ = ["Line", "Record", "RecordError", "Records", "origin", "read", "write"]
+__all__ = ["Line", "Record", "RecordError", "Records", "origin", "read", "record_of_run", "records_of_costs", "to_lines", "write"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from pairgrad_paper.catalogue import FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
 from pairgrad_paper.records import Record, Records
-from pairgrad_paper.tables.catalogue import FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
 from pairgrad_paper.tables.not_run import NotRun
 from pairgrad_paper.tables.paper_items import PAPER, SECTIONS, PaperItem, item_of, section_of
 from pairgrad_paper.tables.table import Check, Table, Tick

@@ -11,6 +11,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import jinja2
+import markupsafe
+
 from pairgrad import __version__
 from pairgrad_paper.records import Record
 from pairgrad_paper.report.items import Item
@@ -27,13 +30,8 @@ CLAIMS = (
 )
 
 
-def templates(*more: Path) -> Any:
-    """jinja2 with the templates of the page and those in `more` directories, or what to install."""
-    try:
-        import jinja2
-        import markupsafe
-    except ImportError:
-        raise ImportError("the report needs jinja2: pip install 'pairgrad[html]'") from None
+def templates(*more: Path) -> jinja2.Environment:
+    """A jinja2 environment with the templates of the page and those in `more` directories."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*more, HERE]),
         autoescape=True,

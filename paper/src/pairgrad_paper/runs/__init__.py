@@ -1,6 +1,6 @@
 """Directories of training runs that survive kill -9, power loss, full disks and two processes at once.
 
-`directory` is the whole of it; `record` (events), `checkpoint` (with `manifest`, `listing` and `tree`), `lock`, `facts`, `space` and `errors` are its parts.
+`directory` is the whole of it; `log` (events), `checkpoint` (with `manifest`, `listing` and `tree`), `lock`, `facts`, `space` and `errors` are its parts.
 """
 
 from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, save_checkpoint
@@ -8,17 +8,17 @@ from pairgrad_paper.runs.directory import RunDirectory
 from pairgrad_paper.runs.errors import (
     CheckpointError,
     CheckpointWriteError,
-    RecordError,
-    RecordWriteError,
     RunError,
     RunLocked,
+    RunLogError,
+    RunLogWriteError,
     RunMismatch,
     SpaceError,
 )
 from pairgrad_paper.runs.facts import environment, source_revision
 from pairgrad_paper.runs.listing import checkpoints
 from pairgrad_paper.runs.lock import RunLock
-from pairgrad_paper.runs.record import Record, read_record, rewind
+from pairgrad_paper.runs.log import RunLog, read_log, rewind
 from pairgrad_paper.runs.space import check_space, required_space
 from pairgrad_paper.runs.tree import flatten, unflatten
 
@@ -26,13 +26,13 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "CheckpointWriteError",
-    "Record",
-    "RecordError",
-    "RecordWriteError",
     "RunDirectory",
     "RunError",
     "RunLock",
     "RunLocked",
+    "RunLog",
+    "RunLogError",
+    "RunLogWriteError",
     "RunMismatch",
     "SpaceError",
     "check_space",
@@ -41,7 +41,7 @@ __all__ = [
     "flatten",
     "latest_checkpoint",
     "load_checkpoint",
-    "read_record",
+    "read_log",
     "required_space",
     "rewind",
     "save_checkpoint",

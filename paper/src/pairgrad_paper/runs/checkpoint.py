@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from pairgrad.ground import integer_at_least, sync_directory, sync_file, umask, write_atomically
 from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError
 from pairgrad_paper.runs.listing import NAME, checkpoints, directory_name, leftovers, replaced_name, step_of
-from pairgrad_paper.runs.manifest import JSON, SAFETENSORS, Manifest, digest, read_manifest, read_tensors, safetensors, verified
+from pairgrad_paper.runs.manifest import JSON, SAFETENSORS, Manifest, digest, read_manifest, read_tensors, verified
 from pairgrad_paper.runs.space import free_space, in_words, required_space
 from pairgrad_paper.runs.tree import flatten, survey, unflatten
 
@@ -57,12 +59,11 @@ def save_checkpoint(
     in_extra, extra_skeleton = survey(extra or {}, "extra")
     if in_extra:
         raise TypeError(f"{min(in_extra)} is a tensor: tensors belong in state")
-    package = safetensors()
     remove_leftovers(folder)
     try:
         path = _written(folder, step, tensors, skeleton, extra_skeleton)
         sync_directory(folder)
-    except (OSError, package.SafetensorError) as error:  # safetensors wraps the errors of the system
+    except (OSError, SafetensorError) as error:  # safetensors wraps the errors of the system
         raise CheckpointWriteError(_write_failure(folder, step, state, error)) from error
     _tidy(folder, step, keep)
     return path
@@ -116,7 +117,7 @@ def _written(folder: Path, step: int, tensors: dict[str, torch.Tensor], skeleton
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=f".{directory_name(step)}-", suffix=".partial"))
     try:
         numbers = temporary / SAFETENSORS
-        safetensors().torch.save_file(tensors, numbers)
+        save_file(tensors, numbers)
         os.chmod(numbers, 0o666 & ~umask())
         sync_file(numbers)
         manifest = Manifest(step, numbers.stat().st_size, digest(numbers), skeleton, extra)
@@ -199,7 +200,7 @@ def _write_failure(folder: Path, step: int, state: Any, error: Exception) -> str
     if good is None:
         kept, again = "There is no earlier checkpoint", "starts again"
     else:
-        kept, again = f"{good} is whole and stays", f"goes on from step {step_of(good)}"
+        kept, again = f"{good} is intact and stays", f"resumes from step {step_of(good)}"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (
         f"cannot write the checkpoint of step {step} in {folder}: {reason}. It needs {in_words(required_space(state))}, "

@@ -1,10 +1,10 @@
-"""The directory of a run: what the run is, its record and its checkpoints.
+"""The directory of a run: what the run is, its log and its checkpoints.
 
 ```
 RUN/
-  run.json                 what the run is; written once, and again if it goes on in another way (`may_change`)
+  run.json                 what the run is; written once, and again if it resumes with other options (`may_change`)
   record.jsonl             what happened, one line of JSON per event
-  checkpoints/step-.../    what is needed to go on
+  checkpoints/step-.../    what is needed to resume
   .lock                    held while a process works here
 ```
 """
@@ -28,14 +28,14 @@ from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, remove
 from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunMismatch
 from pairgrad_paper.runs.listing import checkpoints
 from pairgrad_paper.runs.lock import LOCK, RunLock
-from pairgrad_paper.runs.record import Record, read_record, rewind
+from pairgrad_paper.runs.log import RunLog, read_log, rewind
 from pairgrad_paper.runs.space import check_space, required_space
 
 FORMAT = 1
-RUN, RECORD, CHECKPOINTS = "run.json", "record.jsonl", "checkpoints"
+RUN, LOG, CHECKPOINTS = "run.json", "record.jsonl", "checkpoints"
 BEFORE = "before"  # among the facts: what some of them were in the earlier parts of the run
 _PROBE = ".writable."
-_TEMPORARIES = (f".{RUN}.", f".{RECORD}.", _PROBE)  # what a killed write leaves
+_TEMPORARIES = (f".{RUN}.", f".{LOG}.", _PROBE)  # what a killed write leaves
 
 
 class RunDirectory:
@@ -47,7 +47,7 @@ class RunDirectory:
         environment: in what it was started.
         resumed: whether the run was there before.
         changed: a line for each fact that is another than before, where `create` was told that it may be.
-        rewound: how many lines `resume` took from the record.
+        rewound: how many lines `resume` took from the log.
         warning: a sentence to show to the user, or None.
     """
 
@@ -67,13 +67,13 @@ class RunDirectory:
         *,
         may_change: Collection[str] = (),
     ) -> Self:
-        """Make the directory, or take up the run in it, and lock it until the `with` block ends or `close` is called.
+        """Make the directory, or open the run in it, and lock it until the `with` block ends or `close` is called.
 
         Args:
             path: of the directory; parents are made.
             facts: what the run is and what may not change when it is resumed: recipe, realization, seed, data. Strict JSON.
             environment: what may change: see `environment()`. Kept from the first time.
-            may_change: names among the facts that may be others than they were: the run goes on with those given, and `facts["before"]` keeps the old ones.
+            may_change: names among the facts that may be others than they were: the run resumes with those given, and `facts["before"]` keeps the old ones.
 
         Raises:
             RunError: the directory cannot be written, or has files and no run.
@@ -132,22 +132,22 @@ class RunDirectory:
         return self.path / RUN
 
     @property
-    def record_path(self) -> Path:
-        return self.path / RECORD
+    def log_path(self) -> Path:
+        return self.path / LOG
 
     @property
     def checkpoints_path(self) -> Path:
         return self.path / CHECKPOINTS
 
     @cached_property
-    def record(self) -> Record:
-        """The record, open for writing."""
+    def log(self) -> RunLog:
+        """The log, open for writing."""
         self._check_held()
-        return Record(self.record_path)
+        return RunLog(self.log_path)
 
     def events(self, on_torn: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
-        """What the record has; see `read_record`. Empty if nothing was written yet."""
-        return read_record(self.record_path, on_torn) if self.record_path.exists() else []
+        """What the log has; see `read_log`. Empty if nothing was written yet."""
+        return read_log(self.log_path, on_torn) if self.log_path.exists() else []
 
     def checkpoints(self) -> list[Path]:
         """Oldest first, whole or damaged."""
@@ -158,7 +158,7 @@ class RunDirectory:
         return latest_checkpoint(self.checkpoints_path, on_damage, device)
 
     def resume(self, on_damage: Callable[[CheckpointError], None], device: str | torch.device = "cpu") -> Checkpoint | None:
-        """`latest`, and the record cut back to that step; None and an empty record if no checkpoint was written yet.
+        """`latest`, and the log cut back to that step; None and an empty log if no checkpoint was written yet.
 
         Raises:
             CheckpointError: there are checkpoints and none is whole. Starting again is for the user to decide.
@@ -170,21 +170,21 @@ class RunDirectory:
                 f"none of the {len(self.checkpoints())} checkpoints in {self.checkpoints_path} is whole: restore one from a copy, "
                 "or remove that directory and run the same command again to start from the beginning"
             )
-        self._close_record()
-        self.rewound = rewind(self.record_path, -1 if found is None else found.step)
+        self._close_log()
+        self.rewound = rewind(self.log_path, -1 if found is None else found.step)
         return found
 
     def save(self, step: int, state: Any, *, keep: int = 2, extra: dict[str, Any] | None = None) -> Path:
-        """Bring the record to the disk, then a checkpoint, then the event "checkpoint"; see `save_checkpoint`."""
+        """Bring the log to the disk, then a checkpoint, then the event "checkpoint"; see `save_checkpoint`."""
         self._check_held()
         if not self.run_path.exists():
             raise CheckpointWriteError(
                 f"{self.run_path} is gone: {self.path} was moved or removed while a run worked in it. What was saved before is where it was moved to; "
                 "move it back and run the same command again"
             )
-        self.record.sync()
+        self.log.sync()
         path = save_checkpoint(self.checkpoints_path, step, state, keep=keep, extra=extra)
-        self.record.write("checkpoint", step, name=path.name)
+        self.log.write("checkpoint", step, name=path.name)
         return path
 
     def differences(self, facts: dict[str, Any]) -> tuple[str, ...]:
@@ -198,8 +198,8 @@ class RunDirectory:
         check_space(self.path, count * each, f"{count} checkpoint{'s' if count > 1 else ''}")
 
     def close(self) -> None:
-        """Close the record and let go of the lock."""
-        self._close_record()
+        """Close the log and let go of the lock."""
+        self._close_log()
         if self._lock is not None:
             self._lock.__exit__(None, None, None)
             self._lock = None
@@ -210,10 +210,10 @@ class RunDirectory:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _close_record(self) -> None:
-        if "record" in self.__dict__:
-            self.record.close()
-            del self.__dict__["record"]
+    def _close_log(self) -> None:
+        if "log" in self.__dict__:
+            self.log.close()
+            del self.__dict__["log"]
 
     def _check_held(self) -> None:
         if self._lock is None:
@@ -237,7 +237,9 @@ def _check_writable(folder: Path) -> None:
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             culprit = next((place for place in (folder, *folder.parents) if place.exists() and not place.is_dir()), folder)
-            raise RunError(f"{folder} cannot be a run's directory: {culprit} is no directory. Choose another output directory") from error
+            raise RunError(
+                f"{folder} cannot be a run's directory: {culprit} is not a directory. Choose another output directory"
+            ) from error
         what = "its disk is full: free space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise RunError(f"{folder} cannot be written ({error.strerror}): {what}, or choose another output directory") from error
 

@@ -24,16 +24,16 @@ class SpaceError(RunError):
 
 
 class CheckpointError(RunError):
-    """A checkpoint is damaged, or is none."""
+    """A checkpoint is damaged or missing."""
 
 
 class CheckpointWriteError(RunError):
     """A checkpoint could not be written; older ones are as they were."""
 
 
-class RecordError(RunError):
-    """A record is damaged, or cannot be opened or written."""
+class RunLogError(RunError):
+    """The log of a run is damaged, or cannot be opened or written."""
 
 
-class RecordWriteError(RecordError):
-    """An event could not be written; the record is as it was."""
+class RunLogWriteError(RunLogError):
+    """An event could not be written; the log is as it was."""

@@ -52,7 +52,7 @@ def environment(device: str | torch.device = "cpu", *, hostname: bool = False) -
 
 def source_revision(folder: Path = _PACKAGE) -> dict[str, Any] | None:
     """The commit of the git checkout that has `folder` under version control, and whether its files differ from it; None if there is none."""
-    if not _git(folder, "ls-files", "--", "."):  # an environment inside somebody's checkout is not part of it
+    if not _git(folder, "ls-files", "--", "."):  # an environment inside another checkout is not part of it
         return None
     revision, changes = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--", ".")
     if not revision or changes is None:

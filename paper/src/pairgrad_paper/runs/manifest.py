@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from pairgrad_paper.runs.errors import CheckpointError, RunError
 
@@ -46,7 +47,9 @@ def read_manifest(folder: Path) -> Manifest:
     if folder.is_symlink():
         raise CheckpointError(f"{folder} is a link: name the directory it leads to, {os.path.realpath(folder)}")
     if not folder.is_dir():
-        raise CheckpointError(f"{folder} is no checkpoint: there is no such directory. A checkpoint is a directory such as step-00000120")
+        raise CheckpointError(
+            f"{folder} is not a checkpoint: there is no such directory. A checkpoint is a directory such as step-00000120"
+        )
     path = folder / JSON
     _size(path)
     try:
@@ -83,22 +86,12 @@ def verified(folder: Path, manifest: Manifest) -> None:
 
 def read_tensors(folder: Path, device: str | torch.device) -> dict[str, torch.Tensor]:
     """The tensors, in memory of their own: the file may be removed or cut while they live."""
-    package, path = safetensors(), folder / SAFETENSORS
+    path = folder / SAFETENSORS
     try:
-        with package.safe_open(path, framework="pt", device="cpu") as file:
+        with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name).to(device, copy=True) for name in file.keys()}  # noqa: SIM118
-    except (OSError, package.SafetensorError) as error:
-        raise CheckpointError(f"{path} is no safetensors file ({error}): {_ADVICE}") from error
-
-
-def safetensors() -> Any:
-    """The package, or an error that says how to install it."""
-    try:
-        import safetensors
-        import safetensors.torch  # pyright: ignore[reportUnusedImport]
-    except ImportError as error:
-        raise ImportError("checkpoints need the safetensors package: pip install 'pairgrad[train]'") from error
-    return safetensors
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is not a safetensors file ({error}): {_ADVICE}") from error
 
 
 def _content_digest(content: Any) -> str:

@@ -159,11 +159,11 @@ def _tree(skeleton: Any, path: str, tensors: Mapping[str, torch.Tensor], left: s
             if metadata is not None:
                 ordered._metadata = _tree(metadata, f"{path}._metadata", tensors, left)  # pyright: ignore[reportAttributeAccessIssue]
             return ordered
-    raise ValueError(f"{path}: {_shown(skeleton)} is no part of a skeleton")
+    raise ValueError(f"{path}: {_shown(skeleton)} is not part of a skeleton")
 
 
 def _pairs(pairs: list[Any], path: str, tensors: Mapping[str, torch.Tensor], left: set[str]) -> Iterator[tuple[str | int, Any]]:
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or type(pair[0]) not in (str, int):
-            raise ValueError(f"{path}: {_shown(pair)} is no key and value")
+            raise ValueError(f"{path}: {_shown(pair)} is not a key and a value")
         yield pair[0], _tree(pair[1], f"{path}[{pair[0]!r}]", tensors, left)

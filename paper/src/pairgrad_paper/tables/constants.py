@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairgrad.certificates import FiniteStart
-from pairgrad.ground import BallArithmetic, flint, working_precision
+from pairgrad.ground import BallArithmetic, working_precision
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.defect import Defect, clip_onset, finite_start_defect
 from pairgrad_paper.tables.fidelity import arfr_ratio_error
@@ -82,7 +82,6 @@ STEPS = len(_GROUPS)
 
 def constants(tick: Tick = lambda: None) -> Table:
     """All of them; one tick per group."""
-    flint()
     rows: list[Row] = []
     for group in _GROUPS:
         rows.extend(map(_row, group()))

@@ -10,7 +10,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.certificates import FiniteStart
-from pairgrad.ground import BallArithmetic, flint, working_precision
+from pairgrad.ground import BallArithmetic, working_precision
 from pairgrad.potentials import Balls, Formulas
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.exact import largest_error, largest_relative_error
@@ -58,7 +58,6 @@ def arfr_ratio_error(dim: int) -> float:
 
 def ratio_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] = DIMENSIONS) -> Table:
     """Largest errors of the ratio over the grid, one row and one tick per dimension."""
-    flint()
     rows: list[Row] = []
     for dim in dimensions:
         x, exact = concentrations(dim), _exact_slopes(dim)
@@ -121,7 +120,6 @@ def _differences(formulas: Formulas, x: torch.Tensor) -> list[Any]:
 
 def difference_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] = DIMENSIONS) -> Table:
     """Largest errors of unit-length potential differences over the grid, one row and one tick per dimension."""
-    flint()
     rows: list[Row] = []
     for dim in dimensions:
         x = concentrations(dim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pairgrad.certificates import FiniteStart
-from pairgrad.ground import BallArithmetic, flint, working_precision
+from pairgrad.ground import BallArithmetic, working_precision
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.table import Check, Column, Row, Table, Tick, compared, compared_columns, same_digits
 
@@ -14,7 +14,6 @@ _BITS = 400  # 120 digits; the paper has 100
 
 def parity(tick: Tick = lambda: None) -> Table:
     """Raw ratio, scaled ratio and its limit at x = 1e9; one row and one tick per order."""
-    flint()
     rows: list[Row] = []
     for nu in _ORDERS:
         case = FiniteStart(nu)

@@ -8,7 +8,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.certificates import FiniteStart
-from pairgrad.ground import BallArithmetic, flint, working_precision
+from pairgrad.ground import BallArithmetic, working_precision
 from pairgrad.losses import UpdateField, update_field
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.table import Check, Column, Row, Table, Tick, number
@@ -54,7 +54,6 @@ def rounding(field: UpdateField) -> float:
 
 def two_class(tick: Tick = lambda: None) -> Table:
     """J_12 - J_21 at 29 ratios of the concentrations: predicted, differentiated, in balls, and of the consistent field; one tick per ratio."""
-    flint()
     rows: list[Row] = []
     tolerance = 0.0
     for ratio in RATIOS:

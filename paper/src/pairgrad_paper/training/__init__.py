@@ -5,9 +5,28 @@
 """
 
 from pairgrad_paper.training.batches import Batch, Batches
-from pairgrad_paper.training.loop import Outcome, train
+from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory
+from pairgrad_paper.training.loop import Options, Outcome, set_deterministic, train
 from pairgrad_paper.training.observer import Observer
-from pairgrad_paper.training.process import Elsewhere, Process, Sharing
+from pairgrad_paper.training.process import Elsewhere, Process, ProcessError, Sharing
 from pairgrad_paper.training.trainer import NonFinite, Trainer
 
-__all__ = ["Batch", "Batches", "Elsewhere", "NonFinite", "Observer", "Outcome", "Process", "Sharing", "Trainer", "train"]
+__all__ = [
+    "Arm",
+    "Batch",
+    "Batches",
+    "Elsewhere",
+    "NonFinite",
+    "Observer",
+    "Options",
+    "Outcome",
+    "Process",
+    "ProcessError",
+    "Sharing",
+    "Trainer",
+    "load_data",
+    "make_trainer",
+    "run_directory",
+    "set_deterministic",
+    "train",
+]

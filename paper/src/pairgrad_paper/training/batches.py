@@ -1,4 +1,4 @@
-"""Batches as functions of their number: the n-th is the same whether the run came there straight or was taken up again."""
+"""Batches as functions of their number: the n-th is the same whether or not the run was resumed before it."""
 
 from __future__ import annotations
 
@@ -95,8 +95,6 @@ class Batches:
         for step, drawn in zip(range(start, stop), loader, strict=True):
             yield self._finished(step, [_Drawn(*pair) for pair in drawn])
 
-    # The order --------------------------------------------------------------------------------------------------------
-
     def indices(self, step: int) -> torch.Tensor:
         """Of the training images of this process, (b,)."""
         epoch, position = self.place(step)
@@ -122,8 +120,6 @@ class Batches:
                 self._orders.clear()
             self._orders[purpose] = torch.randperm(size, generator=generator(self.seed, *purpose))
         return self._orders[purpose]
-
-    # The images -------------------------------------------------------------------------------------------------------
 
     def _drawn(self, step: int) -> list[_Drawn]:
         epoch, _ = self.place(step)

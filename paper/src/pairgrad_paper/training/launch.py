@@ -108,5 +108,5 @@ def _created(path: Path, facts: dict[str, Any], found: dict[str, Any], process: 
         if process.sharing.reshare or not all(line.startswith(_SHARED) for line in error.differences):
             raise
         raise RunMismatch(
-            f"{error}. With --reshare it goes on as it is shared now, with other roundings from then on", error.differences
+            f"{error}. With --reshare it resumes with the options given now, and rounds differently from then on", error.differences
         ) from None

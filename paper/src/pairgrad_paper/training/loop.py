@@ -134,8 +134,6 @@ class _Loop:
             self._write("end")
         return Outcome("finished", trainer.step)
 
-    # Beginning --------------------------------------------------------------------------------------------------------
-
     def _resume(self) -> None:
         trainer, run = self.trainer, self.directory
         with trainer.process.together("reading the newest checkpoint"):
@@ -148,10 +146,10 @@ class _Loop:
             trainer.load(found.state)
             if found.step < trainer.steps:
                 self._write("resume", environment=environment(trainer.device), **({"changed": list(run.changed)} if run.changed else {}))
-                self._say(f"going on after update {found.step} of {trainer.steps}")
+                self._say(f"resuming after update {found.step} of {trainer.steps}")
                 for line in run.changed:
-                    self._say(f"shared in another way from here on: {line}")
-        trainer.process.barrier("reading the newest checkpoint")  # nobody writes one while another still reads
+                    self._say(f"resumed with other options from here on: {line}")
+        trainer.process.barrier("reading the newest checkpoint")  # none writes one while another still reads
         sizes = [trainer.state(), *trainer.still_to_come()]
         with trainer.process.together("looking for space"):
             if self.first:
@@ -176,8 +174,6 @@ class _Loop:
         looks = self.directory.path / "coherence.csv"
         _cut_back(looks, self.trainer.step)
         return CoherenceMonitor(self.options.monitor_every, csv=looks, writer=self.writer, reaction="ignore").start()
-
-    # Between updates --------------------------------------------------------------------------------------------------
 
     def _is_due(self, every: int) -> bool:
         return self.trainer.step % every == 0 or self._epoch_is_over()
@@ -234,8 +230,6 @@ class _Loop:
             return trainer.process.any(request.wanted is not None, "whether to stop")
         return request.wanted is not None
 
-    # Ending -----------------------------------------------------------------------------------------------------------
-
     def _stop(self, reason: str) -> Outcome:
         self._save()
         self._write("stop", reason=reason)
@@ -269,7 +263,7 @@ class _Loop:
 
     def _write(self, kind: str, **facts: Any) -> None:
         if self.first:
-            self.directory.record.write(kind, self.trainer.step, time=time.time(), **facts)
+            self.directory.log.write(kind, self.trainer.step, time=time.time(), **facts)
 
     def _scalars(self, group: str, facts: Mapping[str, Any]) -> None:
         if self.writer is not None and self.first:

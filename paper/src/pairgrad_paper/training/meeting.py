@@ -32,7 +32,7 @@ def meet(store: Any, rank: int, world: int, timeout: float) -> Any:
         call = "run: joining"
         who = f"rank {missing[0]}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
         raise RankError(
-            f"rank {rank} of {world}, in {call!r}: {who} did not come within --timeout {timeout:g}. Start the run again to go on from its last checkpoint",
+            f"rank {rank} of {world}, in {call!r}: {who} did not join within --timeout {timeout:g}. Start the run again to resume from its last checkpoint",
             call,
             tuple(missing),
         )

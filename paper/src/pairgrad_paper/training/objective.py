@@ -111,8 +111,6 @@ class Objective(nn.Module):
             total = classifier + self.loss.weight * vmf
         return Terms(total, vmf, classifier, outliers)
 
-    # The state --------------------------------------------------------------------------------------------------------
-
     def whole_state(self) -> dict[str, torch.Tensor]:
         """`state_dict` with the classes of all processes; what others than the first get may lack some."""
         own = self._bank_buffers()

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it."""
+"""Training callbacks."""
 
 from __future__ import annotations
 

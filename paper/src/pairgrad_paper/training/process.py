@@ -26,7 +26,7 @@ class ProcessError(RuntimeError):
 
 
 class Elsewhere(RuntimeError):
-    """Another process could not go on, and says why; this one stops with it."""
+    """Another process had to stop, and reports why; this one stops with it."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Sharing:
 
     Attributes:
         class_parallel: processes that share the classes of the bank out; the others hold the same classes and see other samples.
-        exchange: how banks are brought up to date, see [`distribute`][pairgrad.distributed.distribute].
+        exchange: how banks are synchronized, see [`distribute`][pairgrad.distributed.distribute].
         wrap: `"ddp"`, every process has all weights; `"fsdp"`, they share the weights out too.
         timeout: seconds after which a process that waits for another gives up.
-        reshare: whether a run that was shared in another way may go on in this one.
+        reshare: whether a run may resume with another number of processes or other options.
     """
 
     class_parallel: int = 1
@@ -129,8 +129,6 @@ class Process:
             raise ProcessError(f"device {name!r} cannot be used here: {reason}. Leave --device away, or give cpu") from None
         return device
 
-    # The process group ------------------------------------------------------------------------------------------------
-
     @contextmanager
     def joined(self, device: torch.device) -> Iterator[None]:
         """With the process group, where there are several processes. After an error it is left as it is: closing it could wait for what failed."""
@@ -197,8 +195,6 @@ class Process:
         """Without groups: processes that read ahead have none."""
         return {"rank": self.rank, "world": self.world, "local": self.local, "sharing": self.sharing}
 
-    # What all do together ---------------------------------------------------------------------------------------------
-
     def everyone(self) -> Communicator:
         return Communicator("run", distributed.group.WORLD if self.world > 1 else None)
 
@@ -223,7 +219,7 @@ class Process:
 
     @contextmanager
     def together(self, what: str) -> Iterator[None]:
-        """Around what one process may fail to do and none may go on without: where it fails, the others raise `Elsewhere`."""
+        """A block that may fail in one process and must succeed in all: where it fails, the others raise `Elsewhere`."""
         try:
             yield
         except RankError:

@@ -101,8 +101,6 @@ class Trainer:
         """Of the epoch of the next update."""
         return rate(self.recipe.schedule, self.recipe.optimizer.lr, self.epoch, self.recipe.epochs)
 
-    # An update --------------------------------------------------------------------------------------------------------
-
     def update(self, batch: Batch) -> Update:
         """One step of the optimizer. On the CPU a number that is not finite is found before anything changes; elsewhere `look` finds it later."""
         if batch.step != self.step:
@@ -160,8 +158,6 @@ class Trainer:
         done = (self.step - 1) % self.batches.per_epoch + 1 if self.step else 0
         return {name: value / max(done, 1) for name, value in zip(MEASURES, self.totals.tolist(), strict=True)}
 
-    # The state --------------------------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, Any]:
         """Model, class banks, optimizer, schedule, random numbers, place in the data: all that the next update reads, as one process would have it.
 
@@ -210,7 +206,7 @@ class Trainer:
         self._first_bad.fill_(-1)
 
     def _own_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A copy: the optimizer would keep these very tensors, and a state may be loaded twice. Moments are shared out as their parameters are."""
+        """A copy: the optimizer would keep these very tensors, and a state may be loaded twice. Moments are sharded as their parameters are."""
         state = copy.deepcopy(state)
         for number, parameter in enumerate(self.network.parameters()):
             moments = state["state"].get(number, {})

@@ -16,7 +16,7 @@ _SIDE = 32  # of an image of which only the way of its gradient matters
 
 
 def wrapped(network: Network, process: Process, device: torch.device) -> nn.Module:
-    """What is to be called instead of the network, so that gradients are means over the processes; with `"fsdp"` the network itself, its weights shared out.
+    """What is to be called instead of the network, so that gradients are means over the processes; with `"fsdp"` the network itself, its weights sharded.
 
     To be called before the optimizer is made.
     """
@@ -39,7 +39,7 @@ def wrapped(network: Network, process: Process, device: torch.device) -> nn.Modu
 
 def _settle(running: DistributedDataParallel, network: Network, device: torch.device) -> None:
     """Let torch order its buckets of gradients now, not after the first update: from three processes on, sums depend on the order in which they are taken,
-    and a run that was taken up again would have another first update.
+    and a resumed run would have another first update.
     """
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     channels = next(module.in_channels for module in network.modules() if isinstance(module, nn.Conv2d))
@@ -52,7 +52,7 @@ def _settle(running: DistributedDataParallel, network: Network, device: torch.de
 
 
 def whole(tree: Any) -> Any:
-    """A nested state in which tensors that were shared out are whole, on the CPU. All processes take part, in the order of the state."""
+    """A nested state in which sharded tensors are whole, on the CPU. All processes take part, in the order of the state."""
     if isinstance(tree, Mapping):
         return {key: whole(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -61,7 +61,7 @@ def whole(tree: Any) -> Any:
 
 
 def like(tensor: torch.Tensor, model: torch.Tensor) -> torch.Tensor:
-    """A whole tensor, shared out as `model` is."""
+    """A whole tensor, sharded as `model` is."""
     if not _is_shared(model):
         return tensor
     from torch.distributed.tensor import distribute_tensor
@@ -70,5 +70,5 @@ def like(tensor: torch.Tensor, model: torch.Tensor) -> torch.Tensor:
 
 
 def _is_shared(value: Any) -> bool:
-    """Whether it is a DTensor; without loading that part of torch where nobody made one."""
+    """Whether it is a DTensor; without loading that part of torch where none was made."""
     return isinstance(value, torch.Tensor) and hasattr(value, "full_tensor")

@@ -14,18 +14,14 @@ from pathlib import Path
 from rich.text import Text
 
 from pairgrad.cli import Streams, prepare
-from pairgrad.ground import flint, write_atomically
+from pairgrad.ground import write_atomically
 from pairgrad_paper.commands.demo.chapters import CHAPTERS, Setting
 from pairgrad_paper.commands.demo.page import render
 from pairgrad_paper.commands.demo.telling import Teller, Told
-from pairgrad_paper.figures.style import pyplot
-from pairgrad_paper.report import templates
 
 
 def run(output: Path, epochs: int | None = None, show: bool = False) -> Path:
     """Tell the story, and write its runs, tables, pictures and report.html into `output`; the path of the report."""
-    for need in (flint, pyplot, templates):
-        need()  # what is missing is said before anything is computed
     setting = Setting.of(output, epochs)
     prepare(output)
     started, console, told = time.monotonic(), Streams("pairgrad demo").out, []

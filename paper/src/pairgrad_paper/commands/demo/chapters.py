@@ -14,6 +14,7 @@ import pairgrad as pg
 from pairgrad.certificates import certify_step, measured_ratio_error, prove_potential
 from pairgrad.cli import progress
 from pairgrad.ground import one_thread, rounded_up
+from pairgrad_paper.catalogue import FIGURES, TABLES
 from pairgrad_paper.commands.demo.bars import watched
 from pairgrad_paper.commands.demo.miniature import DIM, Miniature
 from pairgrad_paper.commands.demo.pictures import descent_picture, training_picture
@@ -26,7 +27,6 @@ from pairgrad_paper.recipes.settings import changed, recipe_named
 from pairgrad_paper.records import Records
 from pairgrad_paper.report import collected
 from pairgrad_paper.runs import RunDirectory
-from pairgrad_paper.tables.catalogue import FIGURES, TABLES
 from pairgrad_paper.tables.writers import write
 from pairgrad_paper.training import train
 from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory
@@ -76,7 +76,7 @@ def same_loss_different_gradients(teller: Teller, setting: Setting) -> None:
     teller.say(
         "Now the same in a loss (`PATTLoss`, 10 classes, two views of 32 samples), descended twice from one start. In each row both backward rules are put to "
         "the state that `consistent` has reached: is the loss the same, and how far apart are the two gradients? The last column is how far the two descents "
-        "have come apart."
+        "are apart."
     )
     teller.begin(Grid(("update", "loss that both report", "same bits", "gradients apart", "descents apart"), (6, 21, 9, 15, 14), words=0))
     descents = Miniature()
@@ -91,7 +91,7 @@ def same_loss_different_gradients(teller: Teller, setting: Setting) -> None:
     teller.keep(descent_picture(rows))
     same = sum(seen.same_bits for _, seen in rows)
     teller.say(
-        f"The losses are equal in every bit at {same} of {len(rows)} states, and the gradients at none: whoever watches the loss cannot see which function is "
+        f"The losses are equal in every bit at {same} of {len(rows)} states, and the gradients at none: the loss alone does not show which function is "
         "descended."
     )
 
@@ -119,7 +119,7 @@ def the_certificate(teller: Teller, setting: Setting) -> None:
 
 
 def three_arms_training(teller: Teller, setting: Setting) -> None:
-    """The paper's arms, trained on digits that come with scikit-learn, and evaluated. A demonstration that was interrupted goes on here."""
+    """The paper's arms, trained on digits that come with scikit-learn, and evaluated. An interrupted demonstration resumes here."""
     teller.say(
         "The paper's three arms, trained with PATT on long-tailed digits of which 7 to 9 are held out as unknown (`pairgrad train digits-lt`), one after the "
         "other. A coherence monitor watches the custom backwards."
@@ -157,8 +157,8 @@ def three_arms_training(teller: Teller, setting: Setting) -> None:
 def what_the_auditor_says(teller: Teller, setting: Setting) -> None:
     """The same question put to the auditor, which knows nothing of the formulas."""
     teller.say(
-        "The auditor (`pairgrad audit`) knows nothing of these formulas. It takes any function and asks whether its backward is the derivative of its forward, "
-        "and how small a defect it could have seen."
+        "The auditor (`pairgrad audit`) knows nothing of these formulas. It takes any function and tests whether its backward is the derivative of its "
+        "forward, and how small a defect it could have seen."
     )
     teller.begin(Grid(("function", "verdict", "defect, or limit", "calls"), (34, 10, 18, 5), words=2))
     explained = ""
@@ -181,7 +181,7 @@ def _verdict(teller: Teller, name: str, report: pg.coherence.Report) -> None:
 
 
 class _ClippedNorm(torch.autograd.Function):
-    """A backward as it is often written: right below 1, clipped above, and nobody looks."""
+    """A backward as it is often written: right below 1, clipped above."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -195,7 +195,7 @@ class _ClippedNorm(torch.autograd.Function):
 
 
 def the_papers_tables(teller: Teller, setting: Setting) -> None:
-    """Six tables of the paper, computed anew."""
+    """Six tables of the paper, computed again."""
     teller.say(
         "Tables of the paper, computed again on this machine, with the published digits beside ours. All of them, and the figures: `pairgrad report`."
     )

@@ -1,4 +1,4 @@
-"""Records: whole lines, exact numbers, and a cut at a step."""
+"""Logs of runs: whole lines, exact numbers, and a cut at a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from pairgrad_paper.runs import Record, RecordError, read_record, rewind
+from pairgrad_paper.runs import RunLog, RunLogError, read_log, rewind
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def written(path: Path, steps: Any) -> bytes:
-    with Record(path) as record:
+    with RunLog(path) as log:
         for step in steps:
-            record.write("step", step, loss=1 / (step + 1))
+            log.write("step", step, loss=1 / (step + 1))
     return path.read_bytes()
 
 
 def steps(path: Path) -> list[int]:
-    return [event["step"] for event in read_record(path, on_torn=pytest.fail)]
+    return [event["step"] for event in read_log(path, on_torn=pytest.fail)]
 
 
 def test_numbers_come_back_exactly_and_the_lines_are_strict_json(path: Path) -> None:
@@ -41,13 +41,13 @@ def test_numbers_come_back_exactly_and_the_lines_are_strict_json(path: Path) -> 
         "text": "two\nlines, é",
         "numpy": np.float64(1 / 3),
     }
-    with Record(path) as record:
-        record.write("step", 3, **facts, bad=math.nan)
+    with RunLog(path) as log:
+        log.write("step", 3, **facts, bad=math.nan)
     line = path.read_text()
     assert line.count("\n") == 1
     raw = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
     assert raw["bad"] == "nan"
-    (event,) = read_record(path)
+    (event,) = read_log(path)
     assert math.isnan(event.pop("bad"))
     assert event == {"kind": "step", "step": 3, **facts}
     assert math.copysign(1, event["zero"]) == -1
@@ -65,14 +65,14 @@ def test_lines_are_appended_each_by_one_write(path: Path, monkeypatch: pytest.Mo
 
 def test_important_lines_are_on_the_disk_when_write_returns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync, calls = os.fsync, []
-    with Record(path) as record:
+    with RunLog(path) as log:
         monkeypatch.setattr(os, "fsync", lambda handle: (calls.append(handle), fsync(handle)))
-        record.write("step", 1)
+        log.write("step", 1)
         assert calls == []
         for number, kind in enumerate(("epoch", "checkpoint", "resume", "stop", "evaluation"), 1):
-            record.write(kind, 1)
+            log.write(kind, 1)
             assert len(calls) == number
-        record.sync()
+        log.sync()
         assert len(calls) == 6
 
 
@@ -86,19 +86,19 @@ def test_important_lines_are_on_the_disk_when_write_returns(path: Path, monkeypa
     ],
 )
 def test_what_json_lacks_is_refused_by_name_and_nothing_is_written(facts: dict[str, Any], message: str, path: Path) -> None:
-    with Record(path) as record, pytest.raises((TypeError, ValueError), match=message):
-        record.write("step", 1, **facts)
+    with RunLog(path) as log, pytest.raises((TypeError, ValueError), match=message):
+        log.write("step", 1, **facts)
     assert path.read_bytes() == b""
 
 
 def test_step_and_kind_are_checked(path: Path) -> None:
-    with Record(path) as record:
+    with RunLog(path) as log:
         with pytest.raises(ValueError, match="step must be an integer >= 0"):
-            record.write("step", -1)
+            log.write("step", -1)
         with pytest.raises(TypeError, match="kind must be a string"):
-            record.write(3, 1)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(RecordError, match="was closed"):
-        record.write("step", 1)
+            log.write(3, 1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(RunLogError, match="was closed"):
+        log.write("step", 1)
 
 
 def test_a_torn_last_line_is_reported_and_left_out_wherever_it_is_torn(path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_torn_last_line_is_reported_and_left_out_wherever_it_is_torn(path: Pat
     for length in range(start + 1, len(content)):
         path.write_bytes(content[:length])
         reported: list[str] = []
-        assert [event["step"] for event in read_record(path, reported.append)] == [1, 2]
+        assert [event["step"] for event in read_log(path, reported.append)] == [1, 2]
         assert reported == [f"{path}: the last line ({length - start} bytes) is incomplete and is left out"]
     with pytest.warns(RuntimeWarning, match="is incomplete and is left out"):
-        read_record(path)
+        read_log(path)
 
 
 def test_writing_goes_on_behind_the_last_whole_line(path: Path) -> None:
@@ -134,8 +134,8 @@ def test_writing_goes_on_behind_the_last_whole_line(path: Path) -> None:
 def test_a_damaged_line_in_the_middle_is_refused_by_its_number(line: bytes, path: Path) -> None:
     content = written(path, [1, 2]).split(b"\n")
     path.write_bytes(b"\n".join([content[0], line, *content[1:]]))
-    with pytest.raises(RecordError, match=r"record\.jsonl, line 2 is damaged .*restore the file from a copy"):
-        read_record(path)
+    with pytest.raises(RunLogError, match=r"record\.jsonl, line 2 is damaged .*restore the file from a copy"):
+        read_log(path)
 
 
 def test_rewinding_removes_later_steps_and_a_torn_line(path: Path) -> None:
@@ -164,7 +164,7 @@ def test_rewinding_takes_damage_behind_the_step_and_refuses_it_before(path: Path
     first, second, third, _ = written(path, [1, 2, 3]).split(b"\n")
     damaged = b"\n".join([first, second, b"\x00\x00", third, b""])
     path.write_bytes(damaged)
-    with pytest.raises(RecordError, match="line 3 is damaged"):
+    with pytest.raises(RunLogError, match="line 3 is damaged"):
         rewind(path, 3)
     assert path.read_bytes() == damaged
     assert rewind(path, 2) == 2
@@ -184,5 +184,5 @@ def test_rewinding_is_atomic(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_missing_record_is_said_to_be_missing(path: Path) -> None:
-    with pytest.raises(RecordError, match=r"record\.jsonl cannot be read \(No such file or directory\)"):
-        read_record(path)
+    with pytest.raises(RunLogError, match=r"record\.jsonl cannot be read \(No such file or directory\)"):
+        read_log(path)

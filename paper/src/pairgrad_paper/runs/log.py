@@ -1,4 +1,4 @@
-"""The record of a run: one line of JSON per event, appended, and cut back to a step when a run is resumed."""
+"""The log of a run: one line of JSON per event, appended, and cut back to a step when a run is resumed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from pairgrad.ground import integer_at_least, sync_directory, write_atomically
-from pairgrad_paper.runs.errors import RecordError, RecordWriteError
+from pairgrad_paper.runs.errors import RunLogError, RunLogWriteError
 
 IMPORTANT = frozenset({"epoch", "checkpoint", "resume", "stop", "evaluation"})  # kinds that are on the disk when `write` returns
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-class Record:
+class RunLog:
     """Appends events to the file at `path`.
 
     A line is one write of the operating system: a killed process leaves whole lines, save perhaps the last, which the next one cuts off.
@@ -26,9 +26,9 @@ class Record:
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Record(folder + "/record.jsonl") as record:
-        ...         record.write("step", 1, loss=0.25)
-        ...     read_record(folder + "/record.jsonl")
+        ...     with RunLog(folder + "/record.jsonl") as log:
+        ...         log.write("step", 1, loss=0.25)
+        ...     read_log(folder + "/record.jsonl")
         [{'kind': 'step', 'step': 1, 'loss': 0.25}]
     """
 
@@ -41,7 +41,7 @@ class Record:
             sync_directory(self.path.parent)
         except OSError as error:
             self.close()
-            raise RecordError(f"{self.path} cannot be opened for writing ({error.strerror}): make it writable") from error
+            raise RunLogError(f"{self.path} cannot be opened for writing ({error.strerror}): make it writable") from error
 
     def write(self, kind: str, step: int, **facts: Any) -> None:
         """Append `{"kind": kind, "step": step, **facts}`.
@@ -51,12 +51,12 @@ class Record:
 
         Raises:
             TypeError, ValueError: a fact that JSON does not have; the message names it.
-            RecordWriteError: the disk is full or cannot be written; the file is as before.
+            RunLogWriteError: the disk is full or cannot be written; the file is as before.
         """
         if type(kind) is not str:
             raise TypeError(f"kind must be a string, got {kind!r}")
         if self._handle < 0:
-            raise RecordError(f"{self.path} was closed: open another Record to write to it")
+            raise RunLogError(f"{self.path} was closed: open another RunLog to write to it")
         event = {"kind": kind, "step": integer_at_least("step", step, 0)}
         event |= {name: _plain(value, name) for name, value in facts.items()}
         line = (json.dumps(event, allow_nan=False) + "\n").encode()
@@ -68,7 +68,7 @@ class Record:
                 os.fsync(self._handle)
         except OSError as error:
             os.ftruncate(self._handle, size)
-            raise RecordWriteError(
+            raise RunLogWriteError(
                 f"{self.path} cannot be written ({error.strerror}): free space on its disk and run the same command again"
             ) from error
 
@@ -88,15 +88,15 @@ class Record:
         self.close()
 
 
-def read_record(path: str | os.PathLike[str], on_torn: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
-    """The events of a record, in order.
+def read_log(path: str | os.PathLike[str], on_torn: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+    """The events of a log, in order.
 
     Args:
         path: of the file.
         on_torn: is called with a sentence if the last line is incomplete, which is what a killed process leaves; None: a warning.
 
     Raises:
-        RecordError: another line is damaged; the message has its number.
+        RunLogError: another line is damaged; the message has its number.
     """
     lines, torn = _lines(Path(path))
     if torn:
@@ -108,24 +108,24 @@ def read_record(path: str | os.PathLike[str], on_torn: Callable[[str], None] | N
 def rewind(path: str | os.PathLike[str], step: int) -> int:
     """Remove the events after `step`, which will come again, and whatever is damaged behind the last event up to it; -1 removes all.
 
-    The file is replaced atomically, so a `Record` must be opened afterwards.
+    The file is replaced atomically, so a `RunLog` must be opened afterwards.
 
     Returns:
         How many lines were removed, an incomplete last one included.
 
     Raises:
-        RecordError: a line before an event that stays is damaged; the message has its number.
+        RunLogError: a line before an event that stays is damaged; the message has its number.
     """
     step = integer_at_least("step", step, -1)
     if not Path(path).exists():
         return 0
     lines, torn = _lines(Path(path))
     kept: list[bytes] = []
-    damaged: RecordError | None = None
+    damaged: RunLogError | None = None
     for number, line in enumerate(lines, 1):
         try:
             stays = _event(line, path, number)["step"] <= step
-        except RecordError as error:
+        except RunLogError as error:
             damaged = damaged or error
             continue
         if stays:
@@ -143,7 +143,7 @@ def _lines(path: Path) -> tuple[list[bytes], bytes]:
     try:
         *lines, rest = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise RecordError(f"{path} cannot be read ({error.strerror}): is this the directory of a run?") from error
+        raise RunLogError(f"{path} cannot be read ({error.strerror}): is this the directory of a run?") from error
     return lines, rest
 
 
@@ -153,7 +153,7 @@ def _event(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str, 
         if not isinstance(event, dict) or type(event.get("kind")) is not str or type(event.get("step")) is not int:
             raise ValueError('no object with a string "kind" and an integer "step"')
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{path}, line {number} is damaged ({error}): restore the file from a copy, or delete that line") from error
+        raise RunLogError(f"{path}, line {number} is damaged ({error}): restore the file from a copy, or delete that line") from error
     return {key: value if key == "kind" else _restored(value) for key, value in event.items()}
 
 
