@@ -145,6 +145,18 @@ def test_what_the_bound_takes_of_an_expansion() -> None:
     assert proven.depth(Expansion(Fraction(3), 2, beta=1))[:5] == (1, 2, Fraction(3), Fraction(3), False)
 
 
+def test_a_shift_needs_an_error_below_one() -> None:
+    """At 1 and above the slope may have a pole. Without a shift such an error is a bound, if a poor one."""
+    plain = Depth(0, 2, Fraction(1), HALF, False, Fraction(0), Fraction(0))
+    error = proven.least_error(plain)
+    assert error is not None
+    up_to_one = (1 - error.size) / proven.ECONOMY_SIZE  # the economy with which the error before the shift is 1
+    for economy, bounded in ((up_to_one * Fraction(9, 10), True), (up_to_one * Fraction(11, 10), False), (2 * up_to_one, False)):
+        shifted = plain._replace(shifted=True, economy=economy)
+        assert (proven.least_error(shifted) is not None) == bounded
+        assert proven.least_error(plain._replace(economy=economy)) is not None
+
+
 def test_no_barrier_no_bound() -> None:
     assert proven.least_error(Depth(1, 2, HALF, HALF, False, Fraction(0), Fraction(0))) is None
 
