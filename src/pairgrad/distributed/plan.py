@@ -193,11 +193,8 @@ class Estimate:
         return cluster.memory is None or self.memory.peak <= cluster.memory
 
     def to_dict(self, cluster: Cluster) -> dict[str, Any]:
-<<<<<<< ours
-        layout = ("data", "classes", "class_rows", "local_rows", "scored_rows", "distinct", "exchange")
-=======
         """The layout as plain data, a part of `Plan.to_dict`."""
->>>>>>> theirs
+        layout = ("data", "classes", "class_rows", "local_rows", "scored_rows", "distinct", "exchange")
         return {
             **{name: getattr(self, name) for name in layout},
             "fits": self.fits(cluster),
