@@ -71,8 +71,17 @@ DECLARED = {
 }
 
 
-@pytest.mark.parametrize("intent", INTENTS)
-@pytest.mark.parametrize("name", DECLARED)
+STEPS = ("rounded", "sign, steep", "steps and a slope")  # whose audits take longest
+
+
+@pytest.mark.parametrize(
+    ("name", "intent"),
+    [
+        pytest.param(name, intent, marks=[pytest.mark.slow] if name in STEPS and intent != DECLARED[name][2] else [])
+        for name in DECLARED
+        for intent in INTENTS
+    ],
+)
 def test_a_declaration_accounts_for_what_it_names_and_nothing_else(name: str, intent: str) -> None:
     fn, x, wanted = DECLARED[name]
     report = looked_at(fn, x, intent=intent)

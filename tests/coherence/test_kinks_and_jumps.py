@@ -23,6 +23,9 @@ def of_kind(report: Report, kind: str) -> list[Finding]:
     return [finding for finding in report.findings if finding.kind == kind]
 
 
+# Kinks ------------------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("fn", "x"),
     [
@@ -73,7 +76,10 @@ def test_a_defect_on_one_side_of_a_kink_is_found(side: float) -> None:
     assert "at a place near the inputs" in of_kind(report, "defect")[0].text
 
 
-@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e-6), (torch.float64, 0.5), (torch.float32, 1e-2)])
+# Jumps ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e-6), (torch.float32, 1e-2)])
 def test_a_jump_is_located_and_its_size_measured(dtype: torch.dtype, size: float) -> None:
     report = looked_at(lambda x: x.sin() + size * (x > 0.7), domain=(0.2, 1.3), dtype=dtype)
     assert (report.verdict, report.passed) == ("jump", False)
@@ -86,7 +92,7 @@ def test_a_jump_is_located_and_its_size_measured(dtype: torch.dtype, size: float
     assert [region.verdict for region in report.regions["input 0"]] == ["coherent"]
 
 
-def test_two_jumps_are_two_findings_and_a_defect_outweighs_them() -> None:
+def test_two_jumps_are_two_findings() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.sin() + 0.01 * (x > 0.5) + 0.02 * (x > 1.1)
 
@@ -95,13 +101,14 @@ def test_two_jumps_are_two_findings_and_a_defect_outweighs_them() -> None:
         (0.5, 0.01),
         (1.1, 0.02),
     ]
-    wrong = sine_with(lambda x: 1.01).apply
-    assert looked_at(lambda x: wrong(x) + 0.01 * (x > 0.5), domain=(0.2, 1.3)).verdict == "incoherent"
 
 
 def test_what_leaps_is_a_combination_where_there_are_several_outputs() -> None:
     report = looked_at(lambda x: torch.stack([x.sin() + 0.5 * (x > 0.7), x.cos()]), domain=(0.2, 1.3))
     assert of_kind(report, "jump")[0].text.startswith("a random combination of the outputs leaps by")
+
+
+# Values rounded more coarsely than their dtype --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("inside", "limits"), [(torch.float32, (1e-8, 1e-4)), (torch.bfloat16, (1e-3, 0.25))])
@@ -131,6 +138,9 @@ def test_a_value_lost_in_rounding_is_inconclusive(fn: Any, x: torch.Tensor) -> N
     assert "nothing can be said here" in finding.text
 
 
+# Straight-through estimators --------------------------------------------------------------------------------------------
+
+
 class Twice(Round):
     @staticmethod
     def backward(ctx, grad_output):
@@ -141,7 +151,7 @@ def quantised_loss(x: torch.Tensor) -> torch.Tensor:
     return (Round.apply(x) * 1.5 - 1).square().mean()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fn", [Round.apply, Window.apply, quantised_loss], ids=["round", "window", "loss"])
 def test_straight_through_estimators_are_recognised(fn: Any, seed: int) -> None:
     report = looked_at(fn, 2 * points(12, seed=seed), seed=seed)

@@ -102,6 +102,13 @@ def test_noise_that_is_put_in_is_the_noise_that_is_measured() -> None:
     assert not any(p.significant for p in (*values, *slopes))
 
 
+@pytest.mark.parametrize("place", [0.7, 0.75, 0.61])
+def test_a_kink_makes_a_segment_rough_and_is_not_significant(place: float) -> None:
+    panel = measure(number_line(lambda x: (x - place).abs()), 0.75, 0.2)
+    assert panel.rough
+    assert not panel.significant
+
+
 def test_a_segment_outside_the_domain_is_none():
     assert measure(number_line(torch.log), 0.05, 0.1) is None
     assert difference(number_line(torch.log), -1.0, 0.1, 0.0) is None

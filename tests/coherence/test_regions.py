@@ -37,14 +37,13 @@ def test_a_smooth_function_is_one_coherent_region(domain: Box | LogRange, dtype:
 
 
 @pytest.mark.parametrize(
-    ("place", "verdicts"),
+    ("place", "verdicts", "dtype", "size"),
     [
-        (lambda x: x > 0.123, ["coherent", "incoherent"]),
-        (lambda x: x < 0.123, ["incoherent", "coherent"]),
+        (lambda x: x > 0.123, ["coherent", "incoherent"], torch.float64, 1e-6),
+        (lambda x: x < 0.123, ["incoherent", "coherent"], torch.float32, 1e-2),
     ],
-    ids=["above", "below"],
+    ids=["above", "below, float32"],
 )
-@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e-6), (torch.float32, 1e-2)])
 def test_the_border_of_a_wrong_part_is_found_and_the_defect_measured(
     place: Any, verdicts: list[str], dtype: torch.dtype, size: float
 ) -> None:
@@ -73,7 +72,7 @@ def test_wrong_parts_apart_from_each_other_have_sizes_of_their_own() -> None:
     assert report.defect == pytest.approx(1e-2 / 1.01, rel=0.05)
 
 
-@pytest.mark.parametrize("place", [-2.345, 0.5, 1.2345])
+@pytest.mark.parametrize("place", [-2.345, *(pytest.param(place, marks=pytest.mark.slow) for place in (0.5, 1.2345))])
 def test_a_narrow_region_is_found_and_bounded(place: float) -> None:
     _, regions = scanned(wrong_where(lambda x: (x - place).abs() < 0.02, 1e-5), Box(-3, 3))
     assert [region.verdict for region in regions] == ["coherent", "incoherent", "coherent"]
@@ -82,6 +81,7 @@ def test_a_narrow_region_is_found_and_bounded(place: float) -> None:
     assert regions[1].largest == pytest.approx(1e-5, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [-1, 1])
 def test_a_narrow_region_beside_a_kink_is_found(side: int) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:

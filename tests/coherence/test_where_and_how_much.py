@@ -155,7 +155,7 @@ def test_of_many_tensors_a_group_is_named() -> None:
 def test_one_wrong_coordinate_is_enough(count: int, place: int) -> None:
     factor = torch.ones(count, dtype=D)
     factor[place] = 1.001
-    for seed in range(3):
+    for seed in range(2):
         report = looked_at(sine_with(lambda x: factor).apply, points(count) + 0.5, seed=seed)
         assert report.verdict == "incoherent", str(report)
 
@@ -180,7 +180,7 @@ def test_findings_come_gravest_first() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return wrong(x) + 0.01 * (x > 0.5) + 0.1 * (x - 1).abs() + 0 * torch.rand(1, dtype=D).squeeze()
 
-    report = looked_at(fn, X, domain=(0.2, 1.3))
+    report = looked_at(fn, X, domain=(0.2, 1.3), effort="glance")
     ranks = [("alarm", "warning", "note").index(finding.severity) for finding in report.findings]
     assert ranks == sorted(ranks)
     assert set(ranks) == {0, 1, 2}
