@@ -57,4 +57,4 @@ def test_who_did_not_come_is_named(tmp_path: Path) -> None:
     assert str(found[0]).startswith("rank 0 of 3, in 'run: joining': rank 1 did not join within --timeout 0.5")
     assert found[0].ranks == (1,)
     found = met(tmp_path / "other", {1: 0.0, 2: 0.0}, timeout=0.5)
-    assert str(found[2]).startswith("rank 2 of 3, in 'run: joining': rank 0 did not come")
+    assert str(found[2]).startswith("rank 2 of 3, in 'run: joining': rank 0 did not join")
