@@ -98,7 +98,7 @@ def _marked(item: pytest.Item) -> tuple[bool, str | None]:
     marker = item.get_closest_marker("coherence")
     if marker is None:
         return False, None
-    from pairgrad.coherence.intent import INTENTS
+    from pairgrad.coherence.subject.intent import INTENTS
 
     intent, unknown = marker.kwargs.get("intent"), set(marker.kwargs) - {"skip", "intent"}
     if marker.args or unknown or (intent is not None and intent not in INTENTS):

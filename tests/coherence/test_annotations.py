@@ -14,7 +14,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.coherence import Finding, NodeReport, Report, RunReport, Verdict
-from pairgrad.coherence.annotations import annotations, callable_location, code_quality, failure_annotation
+from pairgrad.coherence.report.annotations import annotations, callable_location, code_quality, failure_annotation
 from tests.coherence.functions import Round, sine_with
 
 HERE = "tests/coherence/test_annotations.py"

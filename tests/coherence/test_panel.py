@@ -10,11 +10,11 @@ import scipy.stats
 import torch
 from numpy.polynomial import chebyshev
 
-from pairgrad.coherence.differences import difference
-from pairgrad.coherence.limits import student_quantile
-from pairgrad.coherence.panel import INTEGRATION, NODES, Panel, measure, work_and_energy
-from pairgrad.coherence.path import Geometric, Line, Path, Straight, scales, snapped
-from pairgrad.coherence.subject import Subject
+from pairgrad.coherence.measure.differences import difference
+from pairgrad.coherence.measure.limits import student_quantile
+from pairgrad.coherence.measure.panel import INTEGRATION, NODES, Panel, measure, work_and_energy
+from pairgrad.coherence.measure.path import Geometric, Line, Path, Straight, scales, snapped
+from pairgrad.coherence.subject.subject import Subject
 from tests.coherence.functions import sine_with
 
 MIDDLE, HALF, DEFECT = 0.75, 0.125, 1e-3

@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint(trained_run: Path) -> None:
     with pytest.raises(CheckpointError, match="step-00000008"):  # the one that was asked for, or none
         Trained.open(trained_run, 8)
     damage(trained_run, 4)
-    with pytest.raises(RunError, match=r"has no intact checkpoint: train it, or take up training again"):
+    with pytest.raises(RunError, match=r"has no intact checkpoint: train it, or resume training"):
         Trained.open(trained_run)
 
 
@@ -85,7 +85,7 @@ def test_no_run(tmp_path: Path, trained_run: Path) -> None:
     with pytest.raises(RunError, match=r"run\.json cannot be read .*: is .*nowhere the directory of a run\?"):
         Trained.open(tmp_path / "nowhere")
     shutil.rmtree(trained_run / "checkpoints")
-    with pytest.raises(RunError, match=r"has no checkpoint that is whole"):
+    with pytest.raises(RunError, match=r"has no intact checkpoint"):
         Trained.open(trained_run)
     with pytest.raises(RunError, match=r"has no checkpoint of update 8; it has none$"):
         Trained.open(trained_run, 8)

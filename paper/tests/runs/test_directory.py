@@ -159,7 +159,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_by_itself(
         run.log.write("step", 1)
         (run.save(1, {}) / "state.json").write_text("")
         reported: list[CheckpointError] = []
-        with pytest.raises(CheckpointError, match=r"none of the 1 checkpoints in .* is whole: restore one from a copy, or remove"):
+        with pytest.raises(CheckpointError, match=r"none of the 1 checkpoints in .* is intact: restore one from a copy, or remove"):
             run.resume(reported.append)
         assert len(reported) == 1
         assert len(run.events()) == 2

@@ -200,7 +200,7 @@ def test_a_read_only_directory_is_refused_before_anything(tmp_path: Path) -> Non
                 RunDirectory.create(folder, {})
             with pytest.raises(RunError, match=r"new cannot be written"):
                 RunDirectory.create(folder / "new", {})
-            with pytest.raises(CheckpointWriteError, match=rf"(Read-only file system|Permission denied).*{good} is whole"):
+            with pytest.raises(CheckpointWriteError, match=rf"(Read-only file system|Permission denied).*{good} is intact"):
                 save_checkpoint(folder / "checkpoints", 2, SMALL)
             with pytest.raises(RunLogError, match=r"record\.jsonl cannot be opened for writing"):
                 RunLog(folder / "record.jsonl")

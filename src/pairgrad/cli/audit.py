@@ -25,10 +25,10 @@ from pairgrad.cli.output import prepare
 from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
 from pairgrad.cli.streams import Streams
 from pairgrad.cli.target import Unusable, saying, split
-from pairgrad.coherence.annotations import annotations, code_quality, failure_annotation
-from pairgrad.coherence.intent import INTENTS
-from pairgrad.coherence.report import Report
-from pairgrad.coherence.verdict import Verdict
+from pairgrad.coherence.judge.verdict import Verdict
+from pairgrad.coherence.report.annotations import annotations, code_quality, failure_annotation
+from pairgrad.coherence.report.report import Report
+from pairgrad.coherence.subject.intent import INTENTS
 from pairgrad.ground.checks import integer_at_least, one_of
 from pairgrad.ground.files import write_atomically
 

@@ -40,7 +40,7 @@ from pairgrad.cli.target import (
     way_of,
 )
 from pairgrad.coherence import Progress, Report, Subject, Verdict, audit
-from pairgrad.coherence.annotations import callable_location
+from pairgrad.coherence.report.annotations import callable_location
 
 Send = Callable[[dict[str, Any]], None]
 

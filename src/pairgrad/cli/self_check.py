@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 import pairgrad as pg
-from pairgrad.coherence.verdict import Verdict
+from pairgrad.coherence.judge.verdict import Verdict
 
 # Largest relative errors of value and slope that are documented (docs/accuracy.md), at every dimension from 8 on.
 _DOCUMENTED = {torch.float64: 1.2e-15, torch.float32: 4e-7}

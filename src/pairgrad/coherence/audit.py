@@ -12,7 +12,17 @@ from typing import Any
 
 import torch
 
-from pairgrad.coherence.conclusions import (
+from pairgrad.coherence.causes.consequences import (
+    NodeVerdict,
+    consistent_gradient,
+    field_findings,
+    fork_findings,
+    node_findings,
+    nodes,
+    scaling_findings,
+)
+from pairgrad.coherence.causes.picture import field_picture, slope_picture
+from pairgrad.coherence.judge.conclusions import (
     TOGETHER,
     best_limits,
     by_argument,
@@ -27,31 +37,21 @@ from pairgrad.coherence.conclusions import (
     straight_through_finding,
     undecided,
 )
-from pairgrad.coherence.consequences import (
-    NodeVerdict,
-    consistent_gradient,
-    field_findings,
-    fork_findings,
-    node_findings,
-    nodes,
-    scaling_findings,
-)
-from pairgrad.coherence.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
-from pairgrad.coherence.excuses import EXCUSABLE, excused
-from pairgrad.coherence.explore import EFFORTS, Effort, Observation, observe, observe_second, settled
-from pairgrad.coherence.intent import INTENTS, intent_of
-from pairgrad.coherence.limits import FALSE_ALARM_RATE, TESTS, coarsest
-from pairgrad.coherence.panel import DEGREE
-from pairgrad.coherence.path import Line, Path, Straight, random_cotangent, still
-from pairgrad.coherence.picture import field_picture, slope_picture
-from pairgrad.coherence.recorder import recordings_paused
-from pairgrad.coherence.report import FieldPicture, Report, passes
-from pairgrad.coherence.scan import Region, Scan, scan
-from pairgrad.coherence.second import second_backward_raises
-from pairgrad.coherence.straight import StraightThrough, straight_through
-from pairgrad.coherence.structure import structural_findings
-from pairgrad.coherence.subject import Subject, generators_restored
-from pairgrad.coherence.verdict import Finding, Verdict
+from pairgrad.coherence.judge.excuses import EXCUSABLE, excused
+from pairgrad.coherence.judge.verdict import Finding, Verdict
+from pairgrad.coherence.measure.explore import EFFORTS, Effort, Observation, observe, observe_second, settled
+from pairgrad.coherence.measure.limits import FALSE_ALARM_RATE, TESTS, coarsest
+from pairgrad.coherence.measure.panel import DEGREE
+from pairgrad.coherence.measure.path import Line, Path, Straight, random_cotangent, still
+from pairgrad.coherence.measure.scan import Region, Scan, scan
+from pairgrad.coherence.measure.second import second_backward_raises
+from pairgrad.coherence.measure.straight import StraightThrough, straight_through
+from pairgrad.coherence.measure.structure import structural_findings
+from pairgrad.coherence.report.report import FieldPicture, Report, passes
+from pairgrad.coherence.subject.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
+from pairgrad.coherence.subject.intent import INTENTS, intent_of
+from pairgrad.coherence.subject.subject import Subject, generators_restored
+from pairgrad.coherence.training.recorder import recordings_paused
 from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number
 
 _GRAVITY = {"alarm": 0, "warning": 1, "note": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pairgrad.coherence.monitor import CoherenceMonitor
+from pairgrad.coherence.training.monitor import CoherenceMonitor
 from pairgrad.integrations import base_class
 
 _Callback = base_class("Callback", ("lightning.pytorch", "pytorch_lightning"), "lightning")

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from pairgrad.coherence.report import Report
-from pairgrad.coherence.structure import SLACK
+from pairgrad.coherence.measure.structure import SLACK
+from pairgrad.coherence.report.report import Report
 from pairgrad.testing.calls import Result, difference
 
 

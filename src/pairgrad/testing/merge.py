@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pairgrad.coherence.run import NodeReport, RunReport, ranked, worst_verdict
+from pairgrad.coherence.report.run import NodeReport, RunReport, ranked, worst_verdict
 
 
 def merged(reports: Sequence[RunReport]) -> RunReport:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pairgrad.coherence.annotations import annotations, callable_location
 from pairgrad.coherence.audit import audit
-from pairgrad.coherence.intent import intended, intent_of
-from pairgrad.coherence.record import Recording, record
-from pairgrad.coherence.report import Report
-from pairgrad.coherence.run import NodeReport, RunReport
-from pairgrad.coherence.verdict import PASSING, Verdict
+from pairgrad.coherence.judge.verdict import PASSING, Verdict
+from pairgrad.coherence.report.annotations import annotations, callable_location
+from pairgrad.coherence.report.report import Report
+from pairgrad.coherence.report.run import NodeReport, RunReport
+from pairgrad.coherence.subject.intent import intended, intent_of
+from pairgrad.coherence.training.record import Recording, record
 from pairgrad.ground.files import write_atomically
 from pairgrad.testing.merge import merged
 

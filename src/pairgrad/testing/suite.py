@@ -16,9 +16,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.audit import audit
-from pairgrad.coherence.report import Report
-from pairgrad.coherence.subject import supplied
-from pairgrad.coherence.verdict import ADVICE, Verdict
+from pairgrad.coherence.judge.verdict import ADVICE, Verdict
+from pairgrad.coherence.report.report import Report
+from pairgrad.coherence.subject.subject import supplied
 from pairgrad.ground.checks import describe, one_of
 from pairgrad.testing.calls import Call, Result, cotangents, departure, seeded, strided, transposed
 from pairgrad.testing.failures import Case, attempt, compare, explained, fail, wrong

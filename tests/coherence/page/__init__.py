@@ -1,1 +1,1 @@
-"""Tests of the page of a report: `pairgrad.coherence.page`."""
+"""Tests of the page of a report: `pairgrad.coherence.report.page`."""

@@ -107,7 +107,7 @@ def _beginning(request: ForkOptions) -> _Beginning:
 def _newest(path: Path) -> dict[str, Any]:
     found = RunDirectory.open(path).latest(lambda _: None)
     if found is None:
-        raise RunError(f"{path} has no checkpoint that is whole: run the command that made it again")
+        raise RunError(f"{path} has no intact checkpoint: run the command that made it again")
     return found.state
 
 

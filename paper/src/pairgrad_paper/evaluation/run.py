@@ -41,7 +41,7 @@ class Trained:
         """The run in a directory, at the checkpoint of `step` or the newest whole one.
 
         Raises:
-            RunError: there is no run of pairgrad train, or it has no checkpoint that is whole.
+            RunError: there is no run of pairgrad train, or it has no intact checkpoint.
             SettingError: this version of pairgrad does not know its recipe.
         """
         run = RunDirectory.open(path)

@@ -167,7 +167,7 @@ class RunDirectory:
         found = self.latest(on_damage, device)
         if found is None and self.checkpoints():
             raise CheckpointError(
-                f"none of the {len(self.checkpoints())} checkpoints in {self.checkpoints_path} is whole: restore one from a copy, "
+                f"none of the {len(self.checkpoints())} checkpoints in {self.checkpoints_path} is intact: restore one from a copy, "
                 "or remove that directory and run the same command again to start from the beginning"
             )
         self._close_log()

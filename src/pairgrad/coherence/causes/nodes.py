@@ -1,0 +1,439 @@
+"""Custom backward nodes, caught in the act: what each was given, what came back to it and what it sent on, so that it can be audited alone.
+
+A module that says `f = X.apply` at import time keeps `apply` for good, but torch looks up `forward`, `setup_context` and `backward` on the class at every
+call. So these three (and `vjp`, the other name of `backward`) are what `Interception` replaces, for as long as it is entered.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
+
+from pairgrad.coherence.training.step import Autocast
+from pairgrad.ground.checks import describe, is_functorch_wrapped_tensor
+
+_FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
+_METHODS = (_FORWARD, _SETUP, *_BACKWARD)
+_GENERATED = ("torch._library.autograd", "GeneratedBackwardFor_")  # where torch.library makes the Function of an operator, and its name
+_CACHED = 64  # subclasses whose methods are kept ready
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """One backward of one node.
+
+    Attributes:
+        function: the subclass of torch.autograd.Function.
+        name: its name; of a custom operator, the qualified name, such as "mylib::op".
+        location: file and line of its forward; None if unknown.
+        arguments: what forward got. Tensors are detached copies from before the call, with requires_grad as it was; other objects are themselves.
+        cotangents: what backward got, copied before the call; None where None came.
+        gradients: copies of what backward returned.
+        edited: positions of the arguments that forward edits in place.
+        keywords: keyword-only arguments of a custom operator.
+        autocast: the state of autocast, if it was on.
+    """
+
+    function: type[Function]
+    name: str
+    location: str | None
+    arguments: tuple[Any, ...]
+    cotangents: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+    edited: tuple[int, ...] = ()
+    keywords: tuple[tuple[str, Any], ...] = ()
+    autocast: tuple[Any, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location or 'unknown place'}) at {', '.join(map(describe, self.arguments))}"
+
+
+def replay(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A callable and arguments that apply the node of a visit alone, under the autocast of the visit."""
+    if not isinstance(visit, Visit):
+        raise TypeError(f"visit must be a Visit, as visits() returns them, got {describe(visit)}")
+    fn, arguments = _alone(visit)
+    if visit.autocast is None:
+        return fn, arguments
+    state = visit.autocast
+
+    def under(*args: Any) -> Any:
+        with Autocast() as autocast:
+            autocast.become(state)
+            return fn(*args)
+
+    under.__name__ = under.__qualname__ = visit.name
+    return under, arguments
+
+
+def _alone(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    op = operator_of(visit.function)
+    if op is not None:
+        return (functools.partial(op, **dict(visit.keywords)) if visit.keywords else op), visit.arguments
+    if not visit.edited:
+        return visit.function.apply, visit.arguments
+
+    def apply(*arguments: Any) -> Any:
+        """A leaf may not be edited in place; a copy of it may, and has the same gradient."""
+        return visit.function.apply(*(cloned(a) if i in visit.edited else a for i, a in enumerate(arguments)))
+
+    apply.__name__ = apply.__qualname__ = visit.name
+    return apply, visit.arguments
+
+
+def cloned(argument: Any) -> Any:
+    """A copy of a tensor, and everything else as it is."""
+    return argument.clone() if isinstance(argument, torch.Tensor) else argument
+
+
+def is_custom(function: type) -> bool:
+    """Whether a Function is somebody's own: not part of torch, unless torch.library made it for an operator."""
+    return is_generated(function) or function.__module__.partition(".")[0] != "torch"
+
+
+def is_generated(function: type) -> bool:
+    """Whether torch.library made the Function for a custom operator, whose forward is then the operator itself."""
+    return function.__module__ == _GENERATED[0] and function.__name__.startswith(_GENERATED[1])
+
+
+def is_compiled(function: type) -> bool:
+    """Whether torch.compile made the Function for a region."""
+    return function.__name__ == "CompiledFunction" and function.__module__.startswith("torch.")
+
+
+def operator_of(function: type[Function]) -> Any:
+    """The operator that a generated Function belongs to; None if it is not a generated one."""
+    return _free(function.forward).get("op") if is_generated(function) else None
+
+
+def name_of(function: type[Function]) -> str:
+    """The name of a Function, or of the operator that it was generated for."""
+    op = operator_of(function)
+    return function.__name__ if op is None else op.name()
+
+
+def location_of(function: type[Function]) -> str | None:
+    """Where the backward of a function is written, or its forward if that cannot be told: path from the working directory, or from the root, and line."""
+    candidates: list[Any] = [function.backward, function.forward]
+    if is_generated(function):
+        definition = _free(function.forward).get("info")
+        candidates = [getattr(definition, name, None) for name in ("_backward_fn", "_init_fn")]
+    for candidate in candidates:
+        code = getattr(_plain(candidate), "__code__", None)
+        if code is not None:
+            try:
+                path, here = os.path.abspath(code.co_filename), Path.cwd()
+            except OSError:  # the working directory is gone
+                return f"{code.co_filename}:{code.co_firstlineno}"
+            if Path(path).is_relative_to(here):
+                path = str(Path(path).relative_to(here))
+            return f"{path}:{code.co_firstlineno}"
+    return None
+
+
+def _plain(fn: Any) -> Any:
+    """The Python function under methods, partial applications and decorators that say what they wrap."""
+    while inner := getattr(fn, "__func__", None) or getattr(fn, "__wrapped__", None) or getattr(fn, "func", None):
+        fn = inner
+    return fn
+
+
+def _free(fn: Any) -> dict[str, Any]:
+    """What a closure holds, and what the closures hold that it holds: the operator of a generated Function is nowhere else."""
+    plain, found = _plain(fn), {}
+    code, cells = getattr(plain, "__code__", None), getattr(plain, "__closure__", None)
+    if code is None or not cells:
+        return found
+    for name, cell in zip(code.co_freevars, cells, strict=True):
+        content = cell.cell_contents
+        if name == "orig_forward":  # of an operator on lists of tensors
+            found |= _free(content)
+        found[name] = content
+    return found
+
+
+_watching: list[Interception] = []  # those that are entered
+_plain_init: list[Any] = []  # FunctionMeta.__init__ as it was, while any is
+
+
+class Interception:
+    """Entered, it stands around the forward and backward of every Function it covers, those defined meanwhile included.
+
+    Subclasses say what to `remember` before the body of a forward runs, and what the backward does with it. What a class holds in its `__dict__` is the
+    very object it held before, once the interception is left. A method that somebody took from a class meanwhile goes on as if it never had been here.
+
+    Whether a call of forward is that of a node shows by its context: it belongs to the class the method was looked up on, and has no memory yet. (A
+    forward may call that of its parent, with the same context.) Where forward gets no context, setup_context does, right after forward has returned.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self._active = False
+        self._slot = f"_pairgrad_{next(self._numbers)}"  # the attribute of a context that holds its memory
+        self._pending = threading.local()
+        self._patched: list[tuple[weakref.ref[type], str]] = []
+        self._alive = 512
+
+    # For subclasses
+
+    def covers(self, function: type[Function]) -> bool:
+        return is_custom(function)
+
+    def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
+        """Before the body of a forward; ctx is None if the forward gets none."""
+
+    def forwarded(self, memory: Any) -> None:
+        """After the body of the forward."""
+
+    def set_up(self, memory: Any, ctx: Any) -> Any:
+        """The memory of a node whose forward got no context, when it has one."""
+        return memory
+
+    def transformed(self, function: type[Function], inputs: tuple[Any, ...]) -> Any:
+        """Memory for a node that a torch.func transform makes for `function`; None: leave it alone."""
+        return None
+
+    def backward(self, function: type[Function], ctx: Any, memory: Any, original: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
+        """In place of the backward; memory is None if the context has none."""
+        raise NotImplementedError
+
+    # Entering and leaving
+
+    def __enter__(self) -> Any:
+        self._active = True
+        try:
+            for function in list(_subclasses(Function)):
+                self._patch(function)
+            self._watch_definitions()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._active = False
+        if self in _watching:
+            _watching.remove(self)
+        if not _watching and _plain_init:
+            type.__setattr__(FunctionMeta, "__init__", _plain_init.pop())
+        for reference, name in self._patched:
+            owner = reference()
+            if owner is not None:
+                _unlink(owner, name, self)
+        self._patched.clear()
+
+    def _watch_definitions(self) -> None:
+        _watching.append(self)
+        if _plain_init:
+            return
+        plain = FunctionMeta.__dict__["__init__"]
+        _plain_init.append(plain)
+
+        @functools.wraps(plain)
+        def watched(function: Any, *args: Any, **kwargs: Any) -> None:
+            plain(function, *args, **kwargs)
+            if issubclass(function, Function):
+                for interception in _watching:
+                    interception._patch(function)
+
+        type.__setattr__(FunctionMeta, "__init__", watched)
+
+    def _patch(self, function: type[Function]) -> None:
+        """Replaces the methods where they are defined: on the function, its parents or what is mixed in."""
+        if not self.covers(function):
+            return
+        for owner in function.__mro__:
+            if issubclass(Function, owner) or owner.__module__ == Function.__module__:
+                continue
+            for name in _METHODS:
+                raw = vars(owner).get(name)
+                if raw is not None and not _is_linked(raw, self):
+                    type.__setattr__(owner, name, _Method(self, name, raw))
+                    self._patched.append((weakref.ref(owner), name))
+        if len(self._patched) > 2 * self._alive:  # classes made anew at every step come and go
+            self._patched = [entry for entry in self._patched if entry[0]() is not None]
+            self._alive = max(512, len(self._patched))
+
+    def original(self, function: type[Function], name: str) -> Callable[..., Any]:
+        """A method as it was before any interception."""
+        for owner in function.__mro__:
+            raw = vars(owner).get(name)
+            if raw is not None:
+                while isinstance(raw, _Method):
+                    raw = raw.raw
+                return _bound(raw, None, function)
+        raise AttributeError(f"{function.__name__} has no {name}")
+
+    # The methods
+
+    def around(self, name: str, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        around = {_FORWARD: self._around_forward, _SETUP: self._around_setup}.get(name, self._around_backward)(function, original)
+
+        @functools.wraps(original)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # Dynamo follows the original alone
+                return original(*args, **kwargs)
+            return (around if active() else original)(*args, **kwargs)
+
+        def active() -> bool:  # and makes nothing of what only this function holds
+            return self._active
+
+        return method
+
+    def _around_forward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        split = has_setup(function)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or (transforming() is not None and any(map(is_wrapped, args))):
+                return original(*args, **kwargs)
+            if split:
+                memory = self.remember(function, None, args)
+                output = original(*args)
+                self.forwarded(memory)
+                self._pending.entry = tuple(map(id, args)), memory  # not the arguments: nobody knows whether setup_context will follow
+                return output
+            if not args or not self._is_new_node(function, args[0]):
+                return original(*args)
+            memory = self.remember(function, args[0], args[1:])
+            setattr(args[0], self._slot, memory)
+            output = original(*args)
+            self.forwarded(memory)
+            return output
+
+        return forward
+
+    def _around_setup(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+            if self._is_new_node(function, ctx):
+                arguments, memory = getattr(self._pending, "entry", ((), None))
+                self._pending.entry = (), None
+                if arguments == tuple(map(id, inputs)):
+                    setattr(ctx, self._slot, self.set_up(memory, ctx))
+            elif _is_transformed(ctx) and not hasattr(ctx, self._slot):
+                memory = self.transformed(function, inputs)
+                if memory is not None:
+                    setattr(ctx, self._slot, memory)
+            return original(ctx, inputs, output)
+
+        return setup_context
+
+    def _around_backward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(ctx: Any, *grads: Any) -> Any:
+            if getattr(ctx, "_forward_cls", None) is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx):
+                return original(ctx, *grads)  # the backward of another class calls this one
+            return self.backward(function, ctx, getattr(ctx, self._slot, None), original, grads)
+
+        return backward
+
+    def _is_new_node(self, function: type[Function], ctx: Any) -> bool:
+        return getattr(ctx, "_forward_cls", None) is function and isinstance(ctx, BackwardCFunction) and not hasattr(ctx, self._slot)
+
+
+class _Method:
+    """A replaced method in the `__dict__` of a class. Looked up on a class, it gives the original, bound to that class, with the interception around it."""
+
+    def __init__(self, interception: Interception, name: str, raw: Any) -> None:
+        self.interception, self.name, self.raw = interception, name, raw
+        self._around: dict[type, Callable[..., Any]] = {}
+
+    def __reduce__(self) -> Any:
+        """Pickled with its class, it is what it stands around."""
+        return _itself, (self.raw,)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            known = self._around.get(owner)
+            if known is not None:
+                return known
+        original = _bound(self.raw, instance, owner)
+        if instance is not None or not (isinstance(owner, type) and issubclass(owner, Function) and self.interception.covers(owner)):
+            return original
+        if len(self._around) >= _CACHED:  # classes made anew at every step must not live on here
+            self._around.clear()
+        self._around[owner] = around = self.interception.around(self.name, owner, original)
+        return around
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _is_linked(raw: Any, interception: Interception) -> bool:
+    """Whether an interception is among those around a method."""
+    while isinstance(raw, _Method):
+        if raw.interception is interception:
+            return True
+        raw = raw.raw
+    return False
+
+
+def _unlink(owner: type, name: str, interception: Interception) -> None:
+    """Takes an interception off a method, from within others that came later if there are any."""
+    method = vars(owner).get(name)
+    if isinstance(method, _Method) and method.interception is interception:
+        type.__setattr__(owner, name, method.raw)
+        return
+    while isinstance(method, _Method):
+        inner = method.raw
+        if isinstance(inner, _Method) and inner.interception is interception:
+            method.raw = inner.raw
+            method._around.clear()  # they hold the one that is gone
+            return
+        method = inner
+
+
+def _bound(raw: Any, instance: Any, owner: Any) -> Any:
+    """What a lookup gives for an entry of a class `__dict__`."""
+    bind = getattr(type(raw), "__get__", None)
+    return raw if bind is None else bind(raw, instance, owner)
+
+
+def has_setup(function: type[Function]) -> bool:
+    """Whether forward comes without a context, which setup_context gets instead."""
+    return function.setup_context is not Function.setup_context
+
+
+def _subclasses(base: type) -> Iterator[type[Any]]:
+    seen: set[type] = set()
+    pending = [base]
+    while pending:
+        for found in type.__subclasses__(pending.pop()):
+            if found not in seen:
+                seen.add(found)
+                pending.append(found)
+                yield found
+
+
+def _is_transformed(ctx: Any) -> bool:
+    """Whether the context is of a node that a torch.func transform put in the place of a Function."""
+    maker = getattr(ctx, "_forward_cls", None)
+    return isinstance(ctx, BackwardCFunction) and isinstance(maker, type) and not issubclass(maker, Function)
+
+
+transforming = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]  # None outside of torch.func transforms
+
+
+def is_wrapped(value: Any) -> bool:
+    """Whether a transform of `torch.func` holds this tensor."""
+    return isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value)
+
+
+def version_of(value: Any) -> int | None:
+    """Counts the in-place edits of a tensor; None where nothing counts them."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+
+
+def received(function: type[Function], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The cotangents, which some Functions ask for in one list."""
+    return tuple(grads[0]) if getattr(function, "boxed_grads_call", False) and len(grads) == 1 else grads

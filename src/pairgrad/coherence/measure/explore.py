@@ -1,0 +1,288 @@
+"""Lines through states: which directions are looked along, and what was observed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from pairgrad.coherence.measure.limits import LADDER
+from pairgrad.coherence.measure.panel import measure, noise_allowance
+from pairgrad.coherence.measure.path import (
+    Line,
+    Path,
+    Pullable,
+    Straight,
+    power_of_two_below,
+    random_cotangent,
+    random_signs,
+    scales,
+    snapped,
+    still,
+)
+from pairgrad.coherence.measure.state import Reading, examine, read
+from pairgrad.coherence.subject.subject import Evaluation, Point, Subject
+
+# In grad_output the gradient is linear, without noise along a line, while the second backward rounds: only a missing part is called a defect there.
+GROSS = 0.1
+_CERTAIN = 0.01  # of the defect of a second derivative: what it may be off by at the most; sums over many kinks are known far worse
+_SUBTLE = 1e-6  # a defect of a second derivative so small that it is near the limit, where few digits of it are known
+FEW = 4  # coordinates that get lines of their own
+SEPARATE = 12  # tensors that get lines of their own; more are put into that many groups
+OUTPUTS = 24  # likewise for outputs
+
+
+# Segments on which all tensors of a model move at once. A thousand small steps to the same side are a large one.
+_SHORT = {
+    torch.float64: (2.0**-4, 2.0**-8, 2.0**-12, 2.0**-17),
+    torch.float32: (2.0**-4, 2.0**-8, 2.0**-11, 2.0**-14),
+    torch.float16: (2.0**-1, 2.0**-2, 2.0**-5),
+    torch.bfloat16: (2.0**-1, 2.0**-2, 2.0**-5),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What one line said of one state."""
+
+    state: str
+    argument: str
+    reading: Reading
+    line: Line
+    scale: float | None  # by which every moved coordinate moves, if they all move alike
+    order: int = 1
+
+    @property
+    def absolute(self) -> float | None:
+        """Size of the defect of the gradient: exact for a single number, otherwise its root mean square over directions is."""
+        return None if self.scale is None else abs(self.reading.defect) / self.scale
+
+    @property
+    def place(self) -> str:
+        """The state, or its neighbourhood where the defect was met beside it; a scan names the place itself."""
+        return self.state if self.reading.middle == 0 or " = " in self.state else f"a place near {self.state}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """A defect over the size of the gradient, from all lines through one state for one argument."""
+
+    relative: float
+    error: float
+    by_differences: float
+
+
+def defect_size(observations: Sequence[Observation]) -> Size:
+    """Root mean squares over the lines that show it, whose signs are random: along one line a defect may add up, along another nearly vanish.
+
+    They are taken over the derivatives along the same lines, so that a gradient that is off by a factor is off by that factor.
+    """
+    seen = [o.reading for o in observations if o.reading.verdict == "incoherent"]
+    told = [(reading.panel, reading.difference) for reading in seen if reading.panel is not None and reading.difference is not None]
+    size = math.sqrt(sum(max(abs(panel.slope), abs(panel.slope + panel.defect), panel.size / 64) ** 2 for panel, _ in told))
+    if size == 0:
+        return Size(0.0, math.inf, 0.0)
+    defect = math.sqrt(sum(panel.defect**2 for panel, _ in told))
+    error = math.sqrt(sum((panel.allowance / panel.half) ** 2 for panel, _ in told))
+    differences = math.sqrt(sum(difference.defect**2 for _, difference in told))
+    return Size(defect / size, error / size, differences / size)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is looked at."""
+
+    relative: int  # lines through a state for each tensor, coordinates moved in proportion to their size
+    even: int  # lines with all coordinates of a tensor moved by about its root mean square
+    states: int  # drawn from a domain
+    tiles: int  # of a scan
+    sweeps: int  # scans with all coordinates moving at once
+    separate: int = SEPARATE  # tensors that get lines of their own
+
+
+EFFORTS = {
+    "glance": Effort(1, 0, 1, 16, 0),
+    "quick": Effort(1, 1, 4, 32, 1),
+    "standard": Effort(2, 2, 8, 64, 2),
+    "thorough": Effort(6, 6, 32, 256, 4),
+    "whole": Effort(2, 0, 1, 16, 1, separate=1),
+}
+
+
+def groups(names: Sequence[str], separate: int = SEPARATE, together: str = "all tensors") -> list[tuple[str, list[int]]]:
+    """Tensors that are moved together: each alone, or in groups if there are many; and all of them."""
+    indices = list(range(len(names)))
+    if len(names) <= separate:
+        parts = [(names[i], [i]) for i in indices]
+    else:
+        chunks = [indices[k::separate] for k in range(separate)]
+        parts = [(names[chunk[0]] + f" and {len(chunk) - 1} more" * (len(chunk) > 1), chunk) for chunk in chunks]
+    return parts if len(parts) == 1 else [*parts, (together, indices)]
+
+
+def line_through(
+    subject: Pullable,
+    point: Point,
+    moved: Sequence[int],
+    cotangent: Point,
+    generator: torch.Generator,
+    *,
+    relative: bool,
+    coordinate: int | None = None,
+    towards: Point | None = None,
+) -> tuple[Line, float | None]:
+    """A straight line through a state with random signs, or those of `towards`, and the step of every coordinate if it is one number; or along one
+    coordinate alone.
+
+    Steps are eighths of the size, drawn at random, from five to twelve: with signs alone, a defect of (1, -1) would hide from every other line.
+    """
+    curves, steps = [], set()
+    for i, tensor in enumerate(point):
+        if i not in moved:
+            curves.append(still(tensor))
+            continue
+        scale = scales(tensor, relative=relative)
+        step = scale
+        if tensor.numel() > 1:
+            step = scale * (torch.randint(5, 13, scale.shape, generator=generator).to(scale) / 8)
+        if coordinate is not None:
+            step = torch.zeros_like(scale, memory_format=torch.contiguous_format)
+            step.view(-1)[coordinate] = scale.reshape(-1)[coordinate]
+        steps |= {float(step.max())} if relative and coordinate is None else {_size(step[step > 0])}
+        if relative and coordinate is None and tensor.numel() > 1:
+            steps |= {0.0}  # no one number
+        signs = random_signs(tensor, generator) if towards is None else towards[i].double().sign()
+        curves.append(Straight(snapped(tensor, scale), signs * step))
+    largest = max((float(tensor.double().abs().max()) for tensor in point if tensor.numel()), default=1.0)
+    return Line(subject, Path(tuple(curves)), cotangent, reference=max(1.0, largest)), steps.pop() if len(steps) == 1 else None
+
+
+def settled(seen: list[Observation]) -> list[Observation]:
+    """All observations of one state, each held against the noise of the value there.
+
+    The noise belongs to the state: a line along which the value happens to keep all its bits, such as a shift of all logits, takes that of the others.
+    """
+    clear = [o.reading.panel for o in seen if o.reading.verdict == "coherent"]  # elsewhere the fit leaves a defect, or a kink, too
+    noise = max((panel.noise for panel in clear if panel is not None and not panel.rough), default=0.0)
+    return [_against(observation, noise) for observation in seen]
+
+
+def _against(observation: Observation, noise: float) -> Observation:
+    """The observation, unresolved if its defect drowns in the noise that other lines through the state have."""
+    reading = observation.reading
+    if reading.verdict != "incoherent" or reading.panel is None or reading.panel.noise >= noise:
+        return observation
+    drowned = max(map(abs, reading.panel.drift)) <= noise_allowance(noise)
+    return replace(observation, reading=replace(reading, verdict="unresolved")) if drowned else observation
+
+
+def observe(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
+    """Looks along lines through one state, argument by argument and output by output; `settled` is for all of them."""
+    if effort.separate == 1 and len(subject.names) > 1:
+        yield from _observe_whole(subject, point, state, effort, generator)
+        return
+    for name, moved in groups(subject.names, effort.separate):
+        count = sum(point[i].numel() for i in moved)
+        plan: Sequence[tuple[bool, int | None]] = [(True, None)] * effort.relative + [(False, None)] * effort.even
+        if count == 1:
+            plan = [(True, None)] * max(1, min(effort.relative, sum(output.numel() for output in subject.outputs)))
+        elif len(moved) > 1:
+            plan = [(True, None)]
+        elif count <= FEW:
+            plan = [*((True, k) for k in range(count)), *plan[: effort.relative]]
+        for relative, coordinate in plan:
+            cotangent = random_cotangent(subject.outputs, generator)
+            line, step = line_through(subject, point, moved, cotangent, generator, relative=relative, coordinate=coordinate)
+            yield Observation(state, name, examine(line, 0.0, LADDER[line.dtype]), line, step)
+    if len(subject.outputs) > 1:
+        moved = list(range(len(subject.names)))
+        for output_name, chosen in groups(subject.output_names, OUTPUTS, "all outputs")[:OUTPUTS]:
+            cotangent = tuple(
+                random_cotangent([output], generator)[0] if i in chosen else torch.zeros_like(output)
+                for i, output in enumerate(subject.outputs)
+            )
+            line, step = line_through(subject, point, moved, cotangent, generator, relative=True)
+            yield Observation(state, f"all tensors, through {output_name}", examine(line, 0.0, LADDER[line.dtype]), line, step)
+
+
+def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
+    """All tensors at once: along the signs of the supplied gradient, where the value has most to tell, and along random ones. Kinks are not pursued: in a
+    large model they are everywhere.
+    """
+    everything = range(len(point))
+    cotangent = random_cotangent(subject.outputs, generator)
+    gradient = subject.pull(point, cotangent).gradients
+    for name, towards in (("all tensors, along the gradient", gradient), *[("all tensors", None)] * (effort.relative - 1)):
+        line, step = line_through(subject, point, everything, cotangent, generator, relative=True, towards=towards)
+        halves = _SHORT[line.dtype]
+        reading = read(line, 0.0, halves)
+        while reading.verdict == "unresolved" and len(halves) > 2:  # something on the way that is not at the state
+            halves = halves[1:]
+            reading = read(line, 0.0, halves)
+        yield Observation(state, name, reading, line, step)
+
+
+class GradientOf:
+    """The supplied gradient of a subject, weighted to one number, as a callable of its own: its backward is the second backward of the subject.
+
+    A point is one of the subject, followed by the cotangent, which the gradient depends on too.
+    """
+
+    def __init__(self, subject: Subject, weights: Point) -> None:
+        self.subject, self.weights = subject, weights
+
+    def outputs_at(self, point: Sequence[torch.Tensor], /) -> tuple[torch.Tensor, ...]:
+        count = len(self.weights)
+        gradients = self.subject.pull(point[:count], point[count:]).gradients
+        total = sum((gradient.double() * weight).sum() for gradient, weight in zip(gradients, self.weights, strict=True))
+        assert isinstance(total, torch.Tensor)
+        return (total,)
+
+    def pull(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], /) -> Evaluation:
+        count = len(self.weights)
+        return self.subject.pull_twice(point[:count], point[count:], self.weights)
+
+
+def observe_second(subject: Subject, point: Point, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
+    """Looks at the supplied gradient as a function of the state and of the cotangent, with the second backward as its gradient."""
+    one = (torch.ones((), dtype=torch.float64, device=point[0].device),)
+    parts = [part for part in groups(subject.names) if part[0] != "all tensors"]
+    parts.append(("grad_output", [len(point) + i for i in range(len(subject.outputs))]))
+    for name, moved in parts:
+        for _ in range(max(2, effort.relative)):
+            cotangent = random_cotangent(subject.outputs, generator)
+            weights = tuple(random_signs(tensor, generator) * _size(tensor) for tensor in point)
+            line, _ = line_through(GradientOf(subject, weights), (*point, *cotangent), moved, one, generator, relative=True)
+            line.largest = max(float(weight.abs().max()) for weight in weights)  # a gradient is often the difference of numbers near one
+            reading = examine(line, 0.0, LADDER[line.dtype])
+            if name == "grad_output" and reading.verdict == "incoherent" and reading.relative < GROSS:
+                reading = replace(reading, verdict="unresolved")
+            if reading.verdict == "incoherent" and line.epsilon < 1e-6 and (_is_uncertain(reading) or _in_steps(line, reading)):
+                reading = replace(reading, verdict="unresolved")
+            yield Observation("the inputs", name, reading, line, None, order=2)
+
+
+def _is_uncertain(found: Reading) -> bool:
+    """Whether a large defect is known to two digits at the most, as what a sum over many kinks looks like."""
+    return found.relative > _SUBTLE and found.error > _CERTAIN * found.relative
+
+
+def _in_steps(line: Line, found: Reading) -> bool:
+    """Whether the gradient is right on a short segment around the state, on which the defect would show: it moves from kink to kink.
+
+    Only a longer segment adds these steps up, to something that the second derivative between them does not have.
+    """
+    shortest = LADDER[line.dtype][-1]
+    for half in (*(shortest * 2.0**-k for k in (9, 6, 3)), *LADDER[line.dtype][-1:0:-1]):
+        panel = measure(line, found.middle, half)
+        if panel is not None and (panel.flat or (not panel.significant and panel.limit <= 0.1 * found.relative)):
+            return True
+    return False
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """The root mean square, without overflow or underflow of the squares; 1 for zeros."""
+    unit = float(power_of_two_below(tensor.abs().max()))
+    return unit * math.sqrt(float((tensor.double() / unit).square().mean())) if unit > 0 else 1.0

@@ -1,0 +1,278 @@
+"""What an audit hands back: a verdict, its limit, findings, and the words to explain them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path as FilePath
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pairgrad.coherence.judge.verdict import MEANING, PASSING, Finding, Verdict
+from pairgrad.coherence.measure.scan import Region
+from pairgrad.ground.files import write_atomically
+
+SCHEMA = "pairgrad.audit/1"
+METHOD = (
+    "How it was found: the value along a segment must change by the integral of the supplied gradient, and the derivative at a point must be what "
+    "differences of the value say. A defect is reported where both disagree with the backward, agree with each other, and exceed their noise, which "
+    "is estimated from the same numbers."
+)
+LIMITS = "What is smaller than the limit, or between the states looked at, is not seen."
+
+
+@dataclass(frozen=True)
+class StateDefect:
+    """The defect along one line through one state, with both methods beside each other; relative to the size of the gradient."""
+
+    state: str
+    argument: str
+    verdict: str
+    relative: float
+    error: float
+    by_differences: float
+    limit: float
+    absolute: float | None
+    order: int
+    at: float | None = None  # the place of a scan, as a number
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Work and energy along a segment through one state: how the value changes from the middle on, and what the supplied gradient adds up to.
+
+    t is in units of the size of the argument, or the argument itself where a domain is scanned. A residual `value - work` that drifts by more than `allowance`
+    is a defect.
+    """
+
+    state: str
+    argument: str
+    verdict: str
+    t: tuple[float, ...]
+    value: tuple[float, ...]
+    work: tuple[float, ...]
+    allowance: float
+
+
+@dataclass(frozen=True)
+class FieldPicture:
+    """The supplied field on a plane through the state, with the value under it, and the consistent field where it is known.
+
+    The axes are in units of the sizes of the coordinates. Rows go along y, entries of a row along x; a place where the callable is not finite holds NaN.
+    A function of one number has one row: x is the number itself, and the first entry of each pair is the slope.
+    """
+
+    axes: tuple[str, str]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    value: tuple[tuple[float, ...], ...]
+    supplied: tuple[tuple[tuple[float, float], ...], ...]
+    consistent: tuple[tuple[tuple[float, float], ...], ...] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """The result of [`audit`][pairgrad.coherence.audit.audit].
+
+    Attributes:
+        name: of the callable.
+        verdict: a [`Verdict`][pairgrad.coherence.Verdict]; compares equal to its string.
+        passed: whether the verdict is coherent or kink, or what was measured is what was declared.
+        intent: what was declared with [`intended`][pairgrad.intended], or None.
+        limit: the smallest defect, over the size of the gradient, that would have been seen at every state that could tell.
+        typical_limit: the smallest that would have been seen at half of them.
+        defect: the largest defect seen, over the size of the gradient; 0 if none was.
+        defect_error: what that number may be off by.
+        findings: everything found, gravest first.
+        states: the readings behind them.
+        regions: for a domain, {argument: regions}, with the verdict in each.
+        false_alarm_rate: of the audit, under its noise model; tests: how many tests it was shared between.
+        evaluations, seconds: what it cost.
+        dtype, seed, effort: how it was made.
+        complete: False if the audit was stopped before its end.
+        curves: work and energy at the places that speak loudest.
+        picture: the supplied field on a plane through the inputs, where the audit found a defect there.
+    """
+
+    name: str
+    verdict: Verdict
+    passed: bool
+    intent: str | None
+    limit: float
+    typical_limit: float
+    defect: float
+    defect_error: float
+    findings: tuple[Finding, ...]
+    states: tuple[StateDefect, ...]
+    regions: dict[str, tuple[Region, ...]] = field(default_factory=dict)
+    false_alarm_rate: float = 1e-3
+    tests: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    dtype: str = "float64"
+    seed: int = 0
+    effort: str = "standard"
+    complete: bool = True
+    curves: tuple[Curve, ...] = ()
+    picture: FieldPicture | None = None
+
+    def quantiles(self, *levels: float) -> tuple[float, ...]:
+        """The relative defect over all lines of first order that told, at these levels between 0 and 1; where none was seen, the reading, which is noise."""
+        told = sorted(state.relative for state in self.states if state.order == 1 and state.verdict not in ("unresolved", "outside"))
+        return tuple(told[min(int(level * len(told)), len(told) - 1)] if told else math.nan for level in levels)
+
+    @property
+    def meaning(self) -> str:
+        """What the verdict means, in a sentence."""
+        stopped = self.verdict is Verdict.INCONCLUSIVE and not self.complete
+        return "the audit was stopped before it could tell" if stopped else MEANING[self.verdict]
+
+    @property
+    def headline(self) -> str:
+        """The verdict with its number."""
+        if self.verdict in (Verdict.COHERENT, Verdict.KINK, Verdict.JUMP):
+            if self.defect > 0:
+                return f"{self.verdict.value} within the tolerance: off by {number(self.defect)} of the gradient (± {number(self.defect_error)})"
+            worst = f" ({number(self.limit)} at the worst state)" if self.limit > 10 * self.typical_limit else ""
+            return f"{self.verdict.value}, to {number(self.typical_limit if worst else self.limit)} of the gradient{worst}"
+        if self.verdict is Verdict.INCOHERENT and self.defect > 0:
+            return f"{self.verdict.value}, by {number(self.defect)} of the gradient (± {number(self.defect_error)})"
+        return self.verdict.value
+
+    def __repr__(self) -> str:
+        return f"Report({self.name!r}, {self.headline!r}, passed={self.passed})"
+
+    def __str__(self) -> str:
+        declared = f" [declared: {self.intent}]" if self.intent else ""
+        lines = [f"{self.name}: {self.headline}{declared}", f"  {self.meaning}"]
+        lines += [f"  - {finding}" for finding in self.findings]
+        for argument, regions in self.regions.items():
+            lines.append(f"  over {argument}:")
+            for region in regions:
+                seen = (
+                    f"defect {number(region.smallest)} to {number(region.largest)}"
+                    if region.verdict == "incoherent"
+                    else f"limit {number(region.limit)}"
+                )
+                lines.append(f"    {region.low:>12.6g} to {region.high:<12.6g} {region.verdict}, {seen}")
+        if self.regions:
+            median, most, largest = self.quantiles(0.5, 0.9, 1.0)
+            lines.append(f"  relative defect over all lines: median {number(median)}, 90 % below {number(most)}, largest {number(largest)}")
+        told = [state for state in self.states if state.verdict not in ("unresolved", "outside")]
+        lines.append(
+            f"  {len(told)} of {len(self.states)} lines told; {self.evaluations} calls, {self.seconds:.2g} s, {self.dtype}, seed {self.seed}; "
+            f"false-alarm rate {self.false_alarm_rate:g} over {self.tests} tests"
+        )
+        return "\n".join(lines)
+
+    def explain(self) -> str:
+        """The report in plain words: what was asked, what was found, likely causes, what to do, what it cannot tell."""
+        parts = [f"{self.name} is {self.headline}: {self.meaning}."]
+        if self.intent:
+            excused = (
+                "and what was measured is what was declared, so the audit passes"
+                if self.passed
+                else "but what was measured is not only that"
+            )
+            parts.append(f"It is declared as {self.intent!r}, {excused}.")
+        for finding in self.findings:
+            text = f"{finding.where}: {finding.text}." if finding.where else f"{finding.text[:1].upper()}{finding.text[1:]}."
+            if finding.severity == "alarm" and finding.causes:
+                causes = "; ".join(f"({letter}) {cause}" for letter, cause in zip("abcdef", finding.causes, strict=False))
+                text += f" Likely causes: {causes}. What to do: {finding.remedy}."
+            parts.append(text)
+        parts.append(self._method())
+        return "\n\n".join(textwrap.fill(part, 100) for part in parts)
+
+    def _method(self) -> str:
+        rate = f"Under that noise model a coherent function is accused with a probability of at most {self.false_alarm_rate:g} per audit ({self.tests} tests)."
+        return f"{METHOD} {rate} {LIMITS}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, strings and lists; infinities and NaN as strings."""
+        data = asdict(self)
+        data["verdict"] = self.verdict.value
+        data["schema"] = SCHEMA
+        data["headline"] = self.headline
+        data["quantiles"] = dict(zip(("0.1", "0.5", "0.9", "1"), self.quantiles(0.1, 0.5, 0.9, 1.0), strict=True))
+        data["meaning"] = self.meaning
+        for finding, entry in zip(self.findings, data["findings"], strict=True):
+            entry["causes"], entry["remedy"] = list(finding.causes), finding.remedy
+        return plain(data)
+
+    def to_json(self, path: str | FilePath | None = None, *, indent: int | None = 2) -> str:
+        """The report as JSON (schema "pairgrad.audit/1"), and into a file if a path is given."""
+        return written_as_json(self.to_dict(), path, indent)
+
+    def to_html(self, path: str | FilePath) -> FilePath:
+        """The report as one page to be read in a browser, without a network; returns the path. Needs the extra `pairgrad[html]`."""
+        from pairgrad.coherence.report.page import render
+
+        return write_atomically(path, render(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """The report that [`to_dict`][pairgrad.coherence.Report.to_dict] or a JSON file was made from."""
+        return read_from_dict(cls, data, SCHEMA)
+
+
+def written_as_json(data: dict[str, Any], path: str | FilePath | None, indent: int | None) -> str:
+    """Plain data as JSON, and into a file if a path is given."""
+    text = json.dumps(data, indent=indent, allow_nan=False)
+    if path is not None:
+        write_atomically(FilePath(path), text + "\n")
+    return text
+
+
+def read_from_dict(kind: Any, data: Any, schema: str) -> Any:
+    """What `to_dict` of a report was made from, if it says that it has this schema."""
+    found = data.get("schema") if isinstance(data, Mapping) else None
+    if found != schema:
+        raise ValueError(f"data must be a report of schema {schema!r}, as {kind.__name__}.to_dict makes it, got {found!r}")
+    return restored(kind, data)
+
+
+def restored(kind: Any, data: Any) -> Any:
+    """Plain data as what the annotations of a dataclass say it was."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{f.name: restored(hints[f.name], data[f.name]) for f in dataclasses.fields(kind) if f.name in data})  # type: ignore[operator]
+    if origin in (Union, UnionType):
+        return None if data is None else restored(next(option for option in inside if option is not NoneType), data)
+    if origin is tuple:
+        kinds = itertools.repeat(inside[0]) if inside[-1] is ... else inside
+        return tuple(restored(k, item) for k, item in zip(kinds, data, strict=False))
+    if origin is dict:
+        return {key: restored(inside[1], item) for key, item in data.items()}
+    if kind is Any:
+        return data
+    return kind(data)
+
+
+def passes(verdict: Verdict | None) -> bool:
+    """Whether a verdict is one of those that need no excuse."""
+    return verdict in PASSING
+
+
+def number(value: float) -> str:
+    """Three digits, or a word where there are none."""
+    return f"{value:.3g}" if math.isfinite(value) else "infinity"
+
+
+def plain(value: Any) -> Any:
+    """Data that JSON can hold: keys as strings, tuples as lists, what is not finite as a string."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
