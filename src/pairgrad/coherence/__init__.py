@@ -1,7 +1,7 @@
 """The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher.
 
-The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` leads. `training` records and watches
-training runs.
+The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` leads. `training`
+records and watches training runs.
 """
 
 from pairgrad.coherence.audit import Progress, assert_coherent, audit
