@@ -103,7 +103,7 @@ def leaps(x: torch.Tensor) -> torch.Tensor:
     return x.sin() + 0.1 * (x > 1)
 
 
-@pytest.mark.parametrize("allow", [(), ["jump"], frozenset({"jump", "inconclusive"})], ids=repr)
+@pytest.mark.parametrize("allow", [(), ["jump"], frozenset({"jump", "inconclusive"})], ids=["none", "list", "set"])
 def test_verdicts_that_are_allowed_pass(allow: Any) -> None:
     options = {"effort": "glance", "second_order": False, "consequences": False, "allow": allow}
     assert pg.assert_coherent(torch.sin, X, **options).verdict == "coherent"

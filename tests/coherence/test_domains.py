@@ -31,7 +31,7 @@ def _drawn(interval: Any, *shape: int, dtype: torch.dtype = torch.float64) -> to
         (LogRange(1e-3, 1e5), lambda x: (x.log10() + 3) / 8),
         (LogRange(1e-200, 1e200), lambda x: (x.log10() + 200) / 400),  # whose quotient overflows
     ],
-    ids=repr,
+    ids=["box", "log", "overflow"],
 )
 def test_draws_are_even_on_the_scale_of_the_interval(interval: Any, position: Any) -> None:
     """Of 4000 draws a quarter falls into each quarter: the standard deviation of such a count is √(4000 · 3/16) = 27, and six of them never happen."""
