@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from torch.nn.functional import normalize
 
 import pairgrad as pg
-from pairgrad.cli.output import progress
+from pairgrad.cli.output import print_table, progress, save_json
 from pairgrad.ground.checks import one_of
-from pairgrad.ground.files import write_atomically
 from pairgrad.ground.timing import Call, machine_line, median_seconds
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -65,11 +62,8 @@ def run(workload: Workload, console: Console, file: Path | None = None) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(workload.threads)
     try:
-        where = (
-            machine_line()
-            if workload.device == "cpu"
-            else f"{torch.get_device_module(workload.device).get_device_name()}; {machine_line()}"
-        )
+        on = "" if workload.device == "cpu" else f"{torch.get_device_module(workload.device).get_device_name()}; "
+        where = f"{on}{machine_line()}"
         results = []
         for part in (learning_step, potentials):
             with progress(console, part.__name__.replace("_", " "), 1):
@@ -77,19 +71,13 @@ def run(workload: Workload, console: Console, file: Path | None = None) -> None:
     finally:
         torch.set_num_threads(before)
     for measured in results:
-        table = Table("", "milliseconds", f"over {measured.base}", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column in table.columns[1:]:
-            column.justify = "right"
-        for name, seconds in measured.seconds.items():
-            table.add_row(name, f"{1e3 * seconds:.3f}", f"{seconds / measured.seconds[measured.base]:.2f}")
+        base = measured.seconds[measured.base]
+        rows = [(name, f"{1e3 * seconds:.3f}", f"{seconds / base:.2f}") for name, seconds in measured.seconds.items()]
         console.print(Text(measured.title, style="bold"))
-        console.print(table)
+        print_table(console, ("", "milliseconds", f"over {measured.base}"), rows)
         console.print()
     console.print(Text(f"Medians of {workload.repeats} interleaved calls. {where}", style="dim"))
-    if file is not None:
-        data = {"workload": asdict(workload), "machine": where, "results": [asdict(measured) for measured in results]}
-        write_atomically(file, json.dumps(data, indent=2) + "\n")
-        console.print(Text(f"Written to {file}"), soft_wrap=True)
+    save_json(console, file, {"workload": asdict(workload), "machine": where, "results": [asdict(measured) for measured in results]})
 
 
 def learning_step(workload: Workload) -> Measured:
@@ -120,14 +108,9 @@ def potentials(workload: Workload) -> Measured:
     """Value and slope together, by realization."""
     nu = max(workload.dim / 2 - 1, 0.5)
     x = workload.moved(nu * torch.logspace(-2, 2, _ELEMENTS))
-    calls = {name: _pair(name, workload.dim, x) for name in _REALIZATIONS}
+    calls: dict[str, Call] = {name: partial(pg.potential(workload.dim, name).pair, x) for name in _REALIZATIONS}
     title = f"Potential: value and slope of {_ELEMENTS} numbers, dim {workload.dim}, {workload.dtype}"
     return Measured(title, "paired", median_seconds(_finished(calls, workload), workload.repeats))
-
-
-def _pair(name: str, dim: int, x: torch.Tensor) -> Call:
-    pot = pg.potential(dim, name)
-    return lambda: pot.pair(x)
 
 
 def _finished(calls: dict[str, Call], workload: Workload) -> dict[str, Call]:
@@ -138,10 +121,6 @@ def _finished(calls: dict[str, Call], workload: Workload) -> dict[str, Call]:
     wait = torch.get_device_module(device).synchronize
 
     def waiting(call: Call) -> Call:
-        def both() -> None:
-            call()
-            wait()
-
-        return both
+        return lambda: (call(), wait())
 
     return {name: waiting(call) for name, call in calls.items()}

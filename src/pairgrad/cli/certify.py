@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import pairgrad as pg
@@ -19,7 +16,7 @@ from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
 from pairgrad.cli.mistakes import fail
-from pairgrad.cli.output import progress
+from pairgrad.cli.output import print_table, progress
 from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
 
@@ -64,14 +61,14 @@ def _orders(console: Console, orders: range) -> bool:
     console.print("  |R - A_n| <= leading / c^(n+1) + next / c^(n+2)")
     console.print("  |R - A_n| <= B v / c^(n+1),  v = x / sqrt(c^2 + x^2)")
     console.print("  c = nu + 1/2 (midpoint family, 'paired') or c = nu (centred, 'arfr')\n")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""):
-        table.add_column(heading, justify="left" if heading in ("family", "") else "right", no_wrap=True)
-    for family, order, proof in proofs:
-        numbers = [rounded_up(proof.constants[name]) for name in ("nu_0", "leading", "next", "relative")]
-        verdict = Text("proven") if proof.holds else Text("FAILED", style="bold red")
-        table.add_row(family, str(order), *numbers, f"{proof.margin:.1e}", f"{proof.seconds:.2f}", verdict)
-    console.print(table)
+    rows = [
+        (
+            *(family, str(order), *(rounded_up(proof.constants[name]) for name in ("nu_0", "leading", "next", "relative"))),
+            *(f"{proof.margin:.1e}", f"{proof.seconds:.2f}", Text("proven") if proof.holds else Text("FAILED", style="bold red")),
+        )
+        for family, order, proof in proofs
+    ]
+    print_table(console, ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""), rows, left=("family", ""))
     console.print("\nmargin: the share of the inward pull at the barrier that the residual leaves")
     console.print("\nEvery potential with order 'auto', all x >= 0, all nu >= 0, before rounding:")
     for dtype, proof in plans:
@@ -108,7 +105,8 @@ def _potentials(console: Console, dim: int | None, nu: float | None, order: int 
 
 
 def _general(console: Console, family: str, order: int) -> bool:
-    proof = _proven(console, lambda: ratio.prove_order(family, order))
+    with console.status("proving"):
+        proof = ratio.prove_order(family, order)
     console.print(Text(f"Theorem, order {order}, {family} family", style="bold"))
     _explain(console, proof)
     return proof.holds
@@ -120,7 +118,8 @@ def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: s
     if certificate.bound is None or certificate.bound == float("inf"):
         _line(console, "", f"no bound: {certificate.reason}\n")
         return True
-    proof = _proven(console, lambda: ratio.prove_potential(pot, dtype))
+    with console.status("proving"):
+        proof = ratio.prove_potential(pot, dtype)
     _explain(console, proof)
     _line(console, "relative", f"|slope - R| <= {rounded_up(certificate.relative_bound or 0.0)} R")
     if pot.nu <= _MEASURABLE:
@@ -137,11 +136,6 @@ def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: s
     _line(console, "rounding", words)
     _line(console, "seen", f"{seen:.1f} u, the largest rounding error of 1000 random x\n")
     return proof.holds
-
-
-def _proven(console: Console, prove: Callable[[], Proof]) -> Proof:
-    with console.status("proving"):
-        return prove()
 
 
 def _explain(console: Console, proof: Proof) -> None:

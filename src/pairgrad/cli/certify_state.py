@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import pairgrad as pg
 from pairgrad.certificates.learning import LearningCertificate, certify, shot_groups
 from pairgrad.certificates.saved import SavedState, load_state
 from pairgrad.cli.mistakes import fail
+from pairgrad.cli.output import print_table
 from pairgrad.ground.checks import one_of
 from pairgrad.sphere import ClassBank
 
@@ -81,12 +80,6 @@ def _describe(console: Console, saved: SavedState, source: str) -> None:
 
 def _print(console: Console, certificate: LearningCertificate) -> None:
     console.print(Text(certificate.title, style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("|computed - exact|", no_wrap=True)
-    for heading in ("at most", "truncation", "rounding"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for line in certificate.lines():
-        table.add_row(*line)
-    console.print(table)
+    print_table(console, ("|computed - exact|", "at most", "truncation", "rounding"), certificate.lines(), left=("|computed - exact|",))
     console.print(Text(f"\n{certificate.verdict()}", style="" if bool(certificate.margin.unchanged.all()) else "yellow"))
     console.print(Text(f"{certificate.ratio}\n", style="dim"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,16 +13,22 @@ from rich.console import Console
 from rich.text import Text
 
 from pairgrad.cli.commands import PlanOptions
+from pairgrad.cli.output import save_json
 from pairgrad.distributed.calibration import Rate, calibrated
-from pairgrad.distributed.calls import Call
 from pairgrad.distributed.collectives import call_seconds
 from pairgrad.distributed.footprint import PROCESS
 from pairgrad.distributed.plan import BANDWIDTH, ELEMENTWISE, FLOPS, LATENCY, Cluster, Estimate, Plan, Workload, plan_layouts
-from pairgrad.ground.files import write_atomically
 
 _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _CLOSE = 1.01  # a prediction is no better than this
+_PARTS = {
+    "bank": "what stays",
+    "step": "features, gradients, a tile of scores, buffers",
+    "creation": "while the bank is made, before the first step",
+    "process": "python and torch",
+    "peak": "process, bank, and the larger of step and creation",
+}
 _MEASURED_ROWS = 256  # samples times views of a measurement, at most: more take as long per score
 
 
@@ -50,9 +55,7 @@ def run(options: PlanOptions, console: Console) -> Plan:
     plan = plan_layouts(workload, cluster)
     for line in lines(plan, options.measure):
         console.print(Text(line), soft_wrap=True)
-    if options.json is not None:
-        write_atomically(options.json, json.dumps(plan.to_dict(), indent=2) + "\n")
-        console.print(Text(f"Written to {options.json}"), soft_wrap=True)
+    save_json(console, options.json, plan.to_dict())
     return plan
 
 
@@ -83,7 +86,7 @@ def _workload(options: PlanOptions) -> Workload:
         dim=whole("--dim", options.dim, 2),
         batch=whole("--batch", options.batch),
         views=whole("--views", options.views),
-        dtype=_DTYPES[_choice("--dtype", options.dtype, tuple(_DTYPES))],
+        dtype=_DTYPES[_choice("--dtype", options.dtype, _DTYPES)],
         two_epochs=options.two_epochs,
         prior=options.prior,
         sample=float(share),
@@ -109,17 +112,17 @@ def _cluster(options: PlanOptions) -> Cluster:
 def _quantity(option: str, text: str | None, default: float, unit: str, example: str, *, zero: bool = False) -> float:
     if text is None:
         return default
-    value = number(option, text, example=example)
+    value, expected = number(option, text, example=example), None
     if value < 0 or (value == 0 and not zero):
-        raise WrongOption(f"{option} must be {'0 or more' if zero else 'more than 0'}, in {unit}, got {text!r}: write e.g. {example}")
-    if value and not 1 / _EXTREME <= value <= _EXTREME:
-        raise WrongOption(
-            f"{option} must be between {float(1 / _EXTREME):.0e} and {float(_EXTREME):.0e} {unit}, got {text!r}: write e.g. {example}"
-        )
+        expected = f"{'0 or more' if zero else 'more than 0'}, in {unit}"
+    elif value and not 1 / _EXTREME <= value <= _EXTREME:
+        expected = f"between {float(1 / _EXTREME):.0e} and {float(_EXTREME):.0e} {unit}"
+    if expected is not None:
+        raise WrongOption(f"{option} must be {expected}, got {text!r}: write e.g. {example}")
     return float(value)
 
 
-def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
+def _choice(option: str, value: str, choices: Iterable[str]) -> str:
     if value not in choices:
         raise WrongOption(f"{option} must be one of {', '.join(choices)}, got {value!r}: choose one of them")
     return value
@@ -175,15 +178,13 @@ def _question(workload: Workload, cluster: Cluster, measured: bool) -> Iterator[
     views = f", {workload.views} views" if workload.views > 1 else ""
     dtype = str(workload.dtype).removeprefix("torch.")
     yield f"{workload.classes:,} classes, dim {workload.dim}, {dtype}; batch {workload.batch:,}{views}; ranks {cluster.ranks:,}"
-    special = []
-    if workload.sample < 1:
-        special.append(f"{100 * workload.sample:g} % of the classes sampled")
-    if workload.two_epochs:
-        special.append("two epochs in the bank")
-    if workload.inputs == "replicated":
-        special.append("the same inputs on all ranks of a class group")
-    if special:
-        yield from _folded("With " + ", ".join(special) + ".")
+    special = {
+        f"{100 * workload.sample:g} % of the classes sampled": workload.sample < 1,
+        "two epochs in the bank": workload.two_epochs,
+        "the same inputs on all ranks of a class group": workload.inputs == "replicated",
+    }
+    if any(special.values()):
+        yield from _folded(f"With {', '.join(words for words, holds in special.items() if holds)}.")
     memory = "" if cluster.memory is None else f", {_bytes(cluster.memory)}"
     rate = f"{cluster.flops:.3g} flop/s; elementwise, {cluster.elementwise:.4g} flop per score{' (measured)' if measured else ''}"
     yield f"Rank: {rate}{memory}"
@@ -240,17 +241,9 @@ def _nothing_fits(plan: Plan) -> Iterator[str]:
 
 
 def _memory(layout: Estimate) -> Iterator[str]:
-    memory = layout.memory
     yield f"Memory of a rank in {_name(layout)}:"
-    rows = [
-        ("bank", memory.bank, "what stays"),
-        ("step", memory.step, "features, gradients, a tile of scores, buffers"),
-        ("creation", memory.creation, "while the bank is made, before the first step"),
-        ("process", memory.process, "python and torch"),
-        ("peak", memory.peak, "process, bank, and the larger of step and creation"),
-    ]
-    for name, size, what in rows:
-        yield f"  {name:<9} {_bytes(size):>9}  {what}".rstrip()
+    for name, what in _PARTS.items():
+        yield f"  {name:<9} {_bytes(getattr(layout.memory, name)):>9}  {what}"
 
 
 def _calls(layout: Estimate, cluster: Cluster) -> Iterator[str]:
@@ -260,12 +253,8 @@ def _calls(layout: Estimate, cluster: Cluster) -> Iterator[str]:
     yield f"Collectives of a step in {_name(layout)}, in their order:"
     yield f"  {'':<20} {'':<14} {'ranks':>6} {'hands in':>9} {'sends':>9} {'takes':>9}"
     for call in layout.calls:
-        yield _call(call, cluster)
-
-
-def _call(call: Call, cluster: Cluster) -> str:
-    cells = (_bytes(call.payload), _bytes(float(call.wire)), _seconds(call_seconds(call, cluster.bandwidth, cluster.latency)))
-    return f"  {call.name:<20} {call.operation:<14} {call.ranks:>6} {' '.join(f'{cell:>9}' for cell in cells)}"
+        cells = (_bytes(call.payload), _bytes(float(call.wire)), _seconds(call_seconds(call, cluster.bandwidth, cluster.latency)))
+        yield f"  {call.name:<20} {call.operation:<14} {call.ranks:>6} {' '.join(f'{cell:>9}' for cell in cells)}"
 
 
 def _name(layout: Estimate) -> str:
@@ -273,9 +262,7 @@ def _name(layout: Estimate) -> str:
 
 
 def _bytes(size: float) -> str:
-    if size < 999.5:
-        return f"{size:.0f} B"
-    return _scaled(size, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")))
+    return f"{size:.0f} B" if size < 999.5 else _scaled(size, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")))
 
 
 def _seconds(seconds: float) -> str:
@@ -283,10 +270,8 @@ def _seconds(seconds: float) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    for scale, unit in units:
-        if value >= 0.9995 * scale:
-            return f"{_three(value / scale)} {unit}"
-    return f"{_three(value / units[-1][0])} {units[-1][1]}"
+    scale, unit = next((each for each in units if value >= 0.9995 * each[0]), units[-1])
+    return f"{_three(value / scale)} {unit}"
 
 
 def _three(value: float) -> str:
