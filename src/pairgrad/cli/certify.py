@@ -15,6 +15,7 @@ import pairgrad as pg
 from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
+from pairgrad.cli.commands import CertifyOptions
 from pairgrad.cli.mistakes import fail
 from pairgrad.cli.output import print_table, progress
 from pairgrad.ground.balls import flint
@@ -24,18 +25,18 @@ _MEASURABLE = 10**6  # the largest nu at which exact values are computed for com
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def run(dim: int | None, nu: float | None, order: int | None, shift: int | None, max_order: int) -> bool:
+def run(options: CertifyOptions) -> bool:
     """Prove what was asked for and print it; False if a proof failed."""
     flint()  # what is missing is said before anything is printed
-    console = Console()
+    console, order = Console(), options.order
     try:
-        if dim is None and nu is None:
-            if shift is not None:
-                raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {shift} alone")
-            if order is not None:
-                return _orders(console, range(_provable("--order", order), order + 1))
-            return _orders(console, range(1, _provable("--max-order", max_order) + 1))
-        return _potentials(console, dim, nu, order, shift)
+        if options.dim is not None or options.nu is not None:
+            return _potentials(console, options.dim, options.nu, order, options.shift)
+        if options.shift is not None:
+            raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {options.shift} alone")
+        if order is not None:
+            return _orders(console, range(_provable("--order", order), order + 1))
+        return _orders(console, range(1, _provable("--max-order", 8 if options.max_order is None else options.max_order) + 1))
     except (ValueError, TypeError) as error:
         fail("certify", re.sub(r"^(?=(dim|nu|order|shift) )", "--", str(error)))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from rich.console import Console
 from rich.text import Text
@@ -11,6 +9,7 @@ from rich.text import Text
 import pairgrad as pg
 from pairgrad.certificates.learning import LearningCertificate, certify, shot_groups
 from pairgrad.certificates.saved import SavedState, load_state
+from pairgrad.cli.commands import CertifyOptions
 from pairgrad.cli.mistakes import fail
 from pairgrad.cli.output import print_table
 from pairgrad.ground.checks import one_of
@@ -20,13 +19,14 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _TEMPERATURE = 0.1
 
 
-def run(path: Path, temperature: float | None, realizations: list[str] | None, dtype: str | None, bank: str | None) -> None:
+def run(options: CertifyOptions) -> None:
     """Read the state, certify it for every realization and print what a person wants to know."""
     console = Console()
+    assert options.state is not None
     try:
-        saved = load_state(path, bank=bank)
-        working = None if dtype is None else _DTYPES[one_of("--dtype", dtype, tuple(_DTYPES))]
-        tau = temperature if temperature is not None else saved.temperature
+        saved = load_state(options.state, bank=options.bank)
+        working = None if options.dtype is None else _DTYPES[one_of("--dtype", options.dtype, tuple(_DTYPES))]
+        tau = options.temperature if options.temperature is not None else saved.temperature
         assumed = list(saved.assumed)
         if tau is None:
             tau = _TEMPERATURE
@@ -36,7 +36,7 @@ def run(path: Path, temperature: float | None, realizations: list[str] | None, d
         with console.status("certifying"):
             certificates = [
                 certify(saved.views, saved.labels, saved.state, tau, saved.log_prior, name, groups=groups, geometry_dtype=working)
-                for name in realizations or _with_theorem(console, saved.state.dim)
+                for name in options.realization or _with_theorem(console, saved.state.dim)
             ]
     except (ValueError, TypeError) as error:
         fail("certify", error)

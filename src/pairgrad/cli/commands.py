@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pairgrad.cli import exit_codes
-from pairgrad.cli.mistakes import THREADS, check_file, explained, fail, in_full
+from pairgrad.cli.mistakes import THREADS, explained, fail, in_full
 from pairgrad.cli.pages import Command, Group
 
 _WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
@@ -54,26 +54,15 @@ class AuditOptions:
     intent: Annotated[
         str | None, _option("What is wanted: straight-through, gradient-cap or implicit-reparameterization.", "NAME", _HOW)
     ] = None
-    second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW, flags=("--second-order/--no-second-order",))] = True
-    consequences: Annotated[
-        bool, _option("Look for causes and effects of a defect.", group=_HOW, flags=("--consequences/--no-consequences",))
-    ] = True
+    second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW)] = True
+    consequences: Annotated[bool, _option("Look for causes and effects of a defect.", group=_HOW)] = True
     timeout: Annotated[float, _option("Seconds for each target; 0 for no end.", "SECONDS", _HOW)] = 300.0
     html: Annotated[Path | None, _option("Write the report as a page; a folder if there are several targets.", "FILE", _REPORT)] = None
     json: Annotated[Path | None, _option("Write the report as data; a folder if there are several targets.", "FILE", _REPORT)] = None
     code_quality: Annotated[Path | None, _option("Write what does not pass in GitLab's code-quality format.", "FILE", _REPORT)] = None
     format: Annotated[str, _option("text, json, or github for annotations.", "FORMAT", _REPORT)] = "text"
     explain: Annotated[bool, _option("Say it in plain words too.", group=_REPORT, flags=("--explain",))] = False
-    quiet: Annotated[
-        bool,
-        _option(
-            "No progress, and the verdict only.",
-            flags=(
-                "--quiet",
-                "-q",
-            ),
-        ),
-    ] = False
+    quiet: Annotated[bool, _option("No progress, and the verdict only.", flags=("--quiet", "-q"))] = False
     traceback: Annotated[bool, _option("Show the way to an exception, as --debug does.", flags=("--traceback",))] = False
 
 
@@ -124,33 +113,23 @@ def certify(options: CertifyOptions) -> None:
     --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
     """
     with explained("certify", reads=options.state):
-        about_a_potential = {
-            "--dim": options.dim,
-            "--nu": options.nu,
-            "--order": options.order,
-            "--shift": options.shift,
-            "--max-order": options.max_order,
-        }
-        about_a_state = {
-            "--temperature": options.temperature,
-            "--realization": options.realization,
-            "--dtype": options.dtype,
-            "--bank": options.bank,
-        }
+        given = {name for name, value in asdict(options).items() if value is not None}
         if options.state is not None:
             from pairgrad.cli.certify_state import run as run_state
 
-            for name, given in about_a_potential.items():
-                if given is not None:
-                    raise typer.BadParameter(f"{name} is about a potential, --state about a learning state: give one of them")
-            run_state(options.state, options.temperature, options.realization, options.dtype, options.bank)
+            for name in ("dim", "nu", "order", "shift", "max_order"):
+                if name in given:
+                    raise typer.BadParameter(
+                        f"--{name.replace('_', '-')} is about a potential, --state about a learning state: give one of them"
+                    )
+            run_state(options)
             return
-        for name, given in about_a_state.items():
-            if given is not None:
-                raise typer.BadParameter(f"{name} needs --state FILE, the learning state it is about")
+        for name in ("temperature", "realization", "dtype", "bank"):
+            if name in given:
+                raise typer.BadParameter(f"--{name} needs --state FILE, the learning state it is about")
         from pairgrad.cli.certify import run
 
-        if not run(options.dim, options.nu, options.order, options.shift, 8 if options.max_order is None else options.max_order):
+        if not run(options):
             raise typer.Exit(1)
 
 
@@ -202,18 +181,12 @@ def plan(options: PlanOptions) -> None:
     A layout D x C has D replicas of the class bank, each shared out over C ranks. The best is the fastest that fits the memory. Where none fits, it says how
     many ranks are needed.
     """
-    with explained("plan"):
-        from rich.console import Console
+    from rich.console import Console
 
-        from pairgrad.cli import plan as command
+    from pairgrad.cli import plan as command
 
-        check_file("plan", "--json", options.json)
-        try:
-            found = command.run(options, Console(highlight=False))
-        except command.WrongOption as error:
-            fail("plan", error)
-        except OSError as error:
-            fail("plan", f"--json: cannot write {options.json}: {error.strerror or error}; choose another file")
+    with explained("plan", options.json, file="--json", also=(command.WrongOption,)):
+        found = command.run(options, Console(highlight=False))
     if found.best is None:
         raise typer.Exit(1)
 
@@ -235,7 +208,6 @@ def doctor(options: DoctorOptions) -> None:
         from pairgrad.cli.doctor import run
         from pairgrad.cli.streams import Streams
 
-        check_file("doctor", "--json", options.json)
         if not run(Streams("pairgrad doctor").out, options.compiled, options.json):
             raise typer.Exit(1)
 
@@ -264,7 +236,6 @@ def bench(options: BenchOptions) -> None:
         from pairgrad.cli.bench import Workload, run
         from pairgrad.cli.streams import Streams
 
-        check_file("bench", "--json", options.json)
         given = asdict(options)
         file = given.pop("json")
         try:

@@ -48,9 +48,7 @@ def check_file(command: str, option: str, path: Path | None) -> None:
         return
     if path.is_dir():
         fail(command, f"{option} must be a file, got the directory {path}")
-    above = path.absolute().parent
-    while not above.exists():
-        above = above.parent
+    above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
         fail(command, f"{option}: cannot write {path}: {above} is not a directory; choose another file")
     if not os.access(above, os.W_OK) and not path.exists():
@@ -77,9 +75,11 @@ def explained(
         command: its name.
         output: the directory that it writes to, or the file if `file` is given.
         reads: the file that it reads.
-        file: the option that names the file `output`.
+        file: the option that names the file `output`, which is checked first.
         also: exceptions whose message is all that a user needs.
     """
+    if file is not None:
+        check_file(command, file, output)
     try:
         yield
     except (ImportError, *also) as error:

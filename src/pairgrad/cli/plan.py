@@ -33,7 +33,7 @@ _MEASURED_ROWS = 256  # samples times views of a measurement, at most: more take
 
 
 _MOST = 10**15  # classes, samples, ranks: whatever is counted
-_EXTREME = Fraction(10) ** 30  # of rates and times, and the inverse
+_LEAST = Fraction(1, 10**30)  # of rates and times, and the inverse of the most
 
 
 class WrongOption(ValueError):
@@ -59,37 +59,34 @@ def run(options: PlanOptions, console: Console) -> Plan:
     return plan
 
 
-def number(option: str, text: str, *, example: str = "1e7") -> Fraction:
+def _number(
+    option: str, text: str, unit: str = "", example: str = "1e7", least: Fraction = _LEAST, most: Fraction = 1 / _LEAST, whole: bool = False
+) -> Fraction:
     """The number that a text like 1e7, 10_000_000, 10M or 2.5G stands for, exactly."""
     match = re.fullmatch(r"([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d{1,3})?)([kMGT]?)", text.strip(), re.ASCII)
     if match is None:
         raise WrongOption(f"{option} must be a number, with k, M, G or T behind it if you like, got {text!r}: write e.g. {example}")
-    return Fraction(match[1].replace("_", "")) * 10 ** _SUFFIXES[match[2]]
-
-
-def whole(option: str, text: str, least: int = 1) -> int:
-    """An integer of at least `least`."""
-    value = number(option, text)
-    if value > _MOST:
-        raise WrongOption(f"{option} must be at most {_MOST:.0e}, got {text!r}: there is nothing that large to plan for")
-    if value.denominator != 1 or value < least:
-        raise WrongOption(f"{option} must be a whole number, {least} or more, got {text!r}: write e.g. 1000, 10k or 1e7")
-    return int(value)
+    value = Fraction(match[1].replace("_", "")) * 10 ** _SUFFIXES[match[2]]
+    if not least <= value <= most or (whole and value.denominator != 1):
+        kind = "a whole number from" if whole else "from"
+        expected = f"{kind} {float(least):g} to {float(most):g}{f' {unit}' if unit else ''}"
+        raise WrongOption(f"{option} must be {expected}, got {text!r}: write e.g. {example}")
+    return value
 
 
 def _workload(options: PlanOptions) -> Workload:
-    share = number("--sample", options.sample, example="0.1")
-    if share > 1 or float(share) <= 0:
-        raise WrongOption(f"--sample must lie above 0 and be at most 1, got {options.sample!r}: it is the share of classes that is scored")
+    def whole(name: str, least: int = 1) -> int:
+        return int(_number(f"--{name}", getattr(options, name), least=Fraction(least), most=Fraction(_MOST), whole=True))
+
     return Workload(
-        classes=whole("--classes", options.classes),
-        dim=whole("--dim", options.dim, 2),
-        batch=whole("--batch", options.batch),
-        views=whole("--views", options.views),
+        classes=whole("classes"),
+        dim=whole("dim", 2),
+        batch=whole("batch"),
+        views=whole("views"),
         dtype=_DTYPES[_choice("--dtype", options.dtype, _DTYPES)],
         two_epochs=options.two_epochs,
         prior=options.prior,
-        sample=float(share),
+        sample=float(_number("--sample", options.sample, "of the classes", example="0.1", most=Fraction(1))),
         exchange=_choice("--exchange", options.exchange, ("auto", "gather", "reduce")),
         inputs="replicated" if options.replicated_inputs else "sharded",
         bounded=not options.unbounded,
@@ -98,28 +95,19 @@ def _workload(options: PlanOptions) -> Workload:
 
 
 def _cluster(options: PlanOptions) -> Cluster:
+    def quantity(name: str, default: float, unit: str, example: str, least: Fraction = _LEAST) -> float:
+        text = getattr(options, name)
+        return default if text is None else float(_number(f"--{name}", text, unit, example, least))
+
     return Cluster(
-        ranks=whole("--ranks", options.ranks),
-        bandwidth=_quantity("--bandwidth", options.bandwidth, BANDWIDTH, "bytes per second", "25e9"),
-        latency=_quantity("--latency", options.latency, LATENCY, "seconds", "2e-5", zero=True),
-        flops=_quantity("--flops", options.flops, FLOPS, "operations per second", "1e13"),
-        memory=None if options.memory is None else _quantity("--memory", options.memory, 0.0, "bytes per rank", "40G"),
-        elementwise=_quantity("--elementwise", options.elementwise, ELEMENTWISE, "operations per score", "2000", zero=True),
-        process=int(_quantity("--process", options.process, PROCESS, "bytes", "300M", zero=True)),
+        ranks=int(_number("--ranks", options.ranks, least=Fraction(1), most=Fraction(_MOST), whole=True)),
+        bandwidth=quantity("bandwidth", BANDWIDTH, "bytes per second", "25e9"),
+        latency=quantity("latency", LATENCY, "seconds", "2e-5", Fraction(0)),
+        flops=quantity("flops", FLOPS, "operations per second", "1e13"),
+        memory=None if options.memory is None else quantity("memory", 0.0, "bytes per rank", "40G"),
+        elementwise=quantity("elementwise", ELEMENTWISE, "operations per score", "2000", Fraction(0)),
+        process=int(quantity("process", PROCESS, "bytes", "300M", Fraction(0))),
     )
-
-
-def _quantity(option: str, text: str | None, default: float, unit: str, example: str, *, zero: bool = False) -> float:
-    if text is None:
-        return default
-    value, expected = number(option, text, example=example), None
-    if value < 0 or (value == 0 and not zero):
-        expected = f"{'0 or more' if zero else 'more than 0'}, in {unit}"
-    elif value and not 1 / _EXTREME <= value <= _EXTREME:
-        expected = f"between {float(1 / _EXTREME):.0e} and {float(_EXTREME):.0e} {unit}"
-    if expected is not None:
-        raise WrongOption(f"{option} must be {expected}, got {text!r}: write e.g. {example}")
-    return float(value)
 
 
 def _choice(option: str, value: str, choices: Iterable[str]) -> str:
@@ -207,18 +195,13 @@ def why(plan: Plan, best: Estimate) -> Iterator[str]:
         )
     close = [layout for layout in fitting if layout.seconds <= _CLOSE * best.seconds and layout.memory.peak < best.memory.peak]
     if close:
-        names = ", ".join(f"{_name(layout)} ({_bytes(layout.memory.peak)})" for layout in close)
-        yield f"Slower by less than 1 %, with less memory: {names}."
+        yield f"Slower by less than 1 %, with less memory: {_with_memory(close)}."
     large = [layout for layout in plan.layouts if not layout.fits(cluster)]
     if large and cluster.memory is not None:
-        names = ", ".join(f"{_name(layout)} ({_bytes(layout.memory.peak)})" for layout in large)
-        yield f"Too big for {_bytes(cluster.memory)}: {names}."
+        yield f"Too big for {_bytes(cluster.memory)}: {_with_memory(large)}."
     if best.exchange is not None:
-        words = {
-            "gather": f"by gathering the rows of about {best.distinct:,} classes per rank",
-            "reduce": f"by adding up all {best.class_rows:,} rows",
-        }
-        yield f"Replicas exchange class statistics {words[best.exchange]}."
+        gather = f"by gathering the rows of about {best.distinct:,} classes per rank"
+        yield f"Replicas exchange class statistics {gather if best.exchange == 'gather' else f'by adding up all {best.class_rows:,} rows'}."
     if best.exchanging:
         yield f"Exchange is {_three(100 * best.exchanging / best.seconds)} % of the step."
     if best.local_rows * best.data * best.classes > plan.workload.batch and plan.workload.inputs == "sharded":
@@ -259,6 +242,10 @@ def _calls(layout: Estimate, cluster: Cluster) -> Iterator[str]:
 
 def _name(layout: Estimate) -> str:
     return f"{layout.data} x {layout.classes}"
+
+
+def _with_memory(layouts: Iterable[Estimate]) -> str:
+    return ", ".join(f"{_name(layout)} ({_bytes(layout.memory.peak)})" for layout in layouts)
 
 
 def _bytes(size: float) -> str:

@@ -6,12 +6,13 @@ Python's parser makes a syntax tree of inputs, from which only literals, lists, 
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,8 @@ class SpecError(ValueError):
         start = max(0, self.column - 50)  # the place stays in sight on a narrow terminal
         shown = ("..." if start else "") + line[start : start + 70] + ("..." if len(line) > start + 70 else "")
         pointer = " " * (self.column - start + (3 if start else 0)) + "^"
-        return f"{self.message} (column {self.column + 1})\n    {shown}\n    {pointer}" + (f"\n{_laid_out(self.hint)}" if self.hint else "")
-
-
-def _laid_out(hint: str) -> str:
-    return textwrap.fill(hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        hint = textwrap.wrap(self.hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        return "\n".join([f"{self.message} (column {self.column + 1})", f"    {shown}", f"    {pointer}", *hint])
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Inputs:
             loaded = self.positional[0](making)
             if isinstance(loaded, dict):
                 return (), loaded
-            return (tuple(loaded) if isinstance(loaded, (tuple, list)) else (loaded,)), {}
+            return tuple(loaded) if isinstance(loaded, (tuple, list)) else (loaded,), {}
         args = tuple(recipe(making) for recipe in self.positional)
         kwargs = {name: recipe(making) for name, recipe in self.keywords.items()}
         if making.fixed:
@@ -72,6 +70,12 @@ class Inputs:
 
 Recipe = Callable[[Making], Any]
 _CONSTANTS = {"true": True, "false": False, "none": None}
+_FIXED_USAGE = "fixed needs one value, for example fixed(randn(8))"
+_SYNTAX_ERRORS = {  # words of Python's messages: what we say, and a hint
+    "follows keyword": ("a value without a name cannot follow one with a name", ""),
+    "expected argument value": ("expected a value after '='", KNOWN),
+    "forgot a comma": ("expected a comma between two values", ""),
+}
 # What Python does not read as we do: files, texts without escapes, a colon before a dtype; and what would be read as something else.
 _OURS = re.compile(
     r"""(?P<file>@(?:"[^"]*"|'[^']*'|[^\s,()\[\]"']+)) | (?P<text>"[^"]*"|'[^']*') | (?P<quote>["'])
@@ -133,15 +137,11 @@ class _Reader:
 
     def _unreadable(self, error: SyntaxError) -> SpecError:
         column = min(max((error.offset or 1) - 3, 0), len(self.text))
-        before = self.text[:column].rstrip()
-        if before.endswith(":"):
+        if self.text[:column].rstrip().endswith(":"):
             return SpecError("expected a dtype after ':', got nothing", self.text, column, f"known: {', '.join(DTYPES)}")
-        if "follows keyword" in error.msg:
-            return SpecError("a value without a name cannot follow one with a name", self.text, column)
-        if "expected argument value" in error.msg:
-            return SpecError("expected a value after '='", self.text, column, KNOWN)
-        if "forgot a comma" in error.msg:
-            return SpecError("expected a comma between two values", self.text, column)
+        for theirs, (ours, hint) in _SYNTAX_ERRORS.items():
+            if theirs in error.msg:
+                return SpecError(ours, self.text, column, hint)
         word = re.match(r"[^\s,()\[\]=:]{1,40}|.?", self.text[column:])
         return SpecError(f"cannot read {word.group()!r}" if word and word.group() else "expected a value", self.text, column, KNOWN)
 
@@ -154,6 +154,16 @@ class _Reader:
 
     def error(self, message: str, node: ast.expr | ast.keyword, hint: str = "") -> SpecError:
         return SpecError(message, self.text, self.column(node), hint)
+
+    @contextlib.contextmanager
+    def pointed_at(self, node: ast.expr) -> Iterator[None]:
+        """What goes wrong while a value is made is an error at its column."""
+        try:
+            yield
+        except (OSError, ValueError, RuntimeError, OverflowError) as error:
+            if isinstance(error, SpecError):
+                raise
+            raise self.error(str(error).splitlines()[0], node) from None
 
     def inputs(self) -> Inputs:
         call = self.call
@@ -182,11 +192,10 @@ class _Reader:
             return self._cast(self.value(node.left), node.right, node)
         if isinstance(node, ast.Call):
             return self.made(node)
-        if isinstance(node, ast.Name) and node.id.lower() in _CONSTANTS:
-            constant = _CONSTANTS[node.id.lower()]
+        word = node.id if isinstance(node, ast.Name) else str(node.value) if isinstance(node, ast.Constant) else ""
+        if word.lower() in _CONSTANTS:
+            constant = _CONSTANTS[word.lower()]
             return lambda making: constant
-        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool)):
-            return lambda making: node.value
         if isinstance(node, ast.Tuple):
             items = [self.value(item) for item in node.elts]
             return lambda making: tuple(item(making) for item in items)
@@ -202,12 +211,8 @@ class _Reader:
 
         def make(making: Making) -> Any:
             values = [item(making) for item in items]
-            if inner:
-                return values
-            try:
-                return as_tensor(values, making.dtype)
-            except (ValueError, RuntimeError, OverflowError) as error:
-                raise self.error(str(error).splitlines()[0], node) from None
+            with self.pointed_at(node):
+                return values if inner else as_tensor(values, making.dtype)
 
         return make
 
@@ -225,10 +230,8 @@ class _Reader:
                 making.fixed += [value] if was_fixed else []
                 return value
             if isinstance(value, (bool, int, float)):
-                try:
+                with self.pointed_at(node):
                     return torch.tensor(value, dtype=DTYPES[name])
-                except (ValueError, RuntimeError, OverflowError) as error:
-                    raise self.error(str(error).splitlines()[0], node) from None
             raise self.error("only a tensor or a number has a dtype", node)
 
         return make
@@ -238,13 +241,13 @@ class _Reader:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("torch", "numpy", "np"):
             example = MAKERS[node.attr].example if node.attr in MAKERS else "randn(4)"
             return self.error(f"names stand alone here: write {node.attr}, not {node.value.id}.{node.attr}", node, f"as in {example}")
-        if isinstance(node, ast.Name) and node.id in MAKERS:
+        if not isinstance(node, ast.Name):
+            return self.error(f"cannot read {self.shown(node)}", node, KNOWN)
+        if node.id == FIXED:
+            return self.error(_FIXED_USAGE, node)
+        if node.id in MAKERS:
             return self.error(f"{node.id} needs arguments, for example {MAKERS[node.id].example}", node)
-        if isinstance(node, ast.Name) and node.id == FIXED:
-            return self.error("fixed needs one value, for example fixed(randn(8))", node)
-        if isinstance(node, ast.Name):
-            return self.error(f"unknown name {self.shown(node)}{_similar(node.id, (*MAKERS, FIXED))}", node, KNOWN)
-        return self.error(f"cannot read {self.shown(node)}", node, KNOWN)
+        return self.error(f"unknown name {self.shown(node)}{_similar(node.id, (*MAKERS, FIXED))}", node, KNOWN)
 
     def made(self, node: ast.Call) -> Recipe:
         """A call of a maker, or of `fixed`."""
@@ -257,16 +260,14 @@ class _Reader:
             raise self.error(f"{name} takes no names, got {self.shown(keyword)}", keyword)
         if name == FIXED:
             if len(node.args) != 1:
-                raise self.error("fixed needs one value, for example fixed(randn(8))", node)
+                raise self.error(_FIXED_USAGE, node)
             value = self.value(node.args[0])
             return lambda making: _hold(value(making), making)
         maker, arguments = MAKERS[name], self.arguments(node, name)
 
         def make(making: Making) -> torch.Tensor:
-            try:
+            with self.pointed_at(node):
                 tensor = maker.make(*arguments, making)
-            except (ValueError, RuntimeError, OverflowError) as error:
-                raise self.error(str(error).splitlines()[0], node) from None
             return tensor.to(making.dtype) if tensor.is_floating_point() else tensor
 
         return make
@@ -279,10 +280,7 @@ class _Reader:
         wrong = self.error(f"{name} is written like {maker.example}", node)
         if len(shapes) > maker.shape or (shapes and node.args[-1] is not shapes[0]):
             raise wrong
-        if not maker.shape:
-            if len(numbers) not in maker.numbers:
-                raise wrong
-            return numbers
+        shape: tuple[int, ...] = ()  # of a single number, where it is left out
         if shapes:
             shape = tuple(self.size(self.number(item, "a size"), item) for item in shapes[0].elts)
         elif maker.numbers == (0,):
@@ -292,13 +290,11 @@ class _Reader:
             below = f"randint({a:g}, ({b:g},)) is {b:g} whole numbers below {a:g}"
             hint = f"{below}; randint({a:g}, {b:g}, (8,)) is 8 from {a:g} on, below {b:g}"
             raise self.error("randint of two numbers needs a shape too", node, hint)
-        else:  # a single number where the shape is left out
-            shape = ()
         if len(numbers) not in maker.numbers:
             raise wrong
         if math.prod(shape) > LARGEST:
             raise self.error(f"{name} of {math.prod(shape)} elements is more than {LARGEST}", node)
-        return [*numbers, shape]
+        return [*numbers, shape] if maker.shape else numbers
 
     def number(self, node: ast.expr, expected: str, hint: str = "") -> float:
         """A number with or without a sign."""
@@ -317,13 +313,11 @@ class _Reader:
         return value
 
     def _load(self, path: str, node: ast.expr, making: Making) -> Any:
-        try:
+        with self.pointed_at(node):
+            if not Path(path).exists():
+                near = _similar(Path(path).name, [file.name for file in Path(path).absolute().parent.glob("*")])
+                raise ValueError(f"no such file: {path}{near}")
             return load(path, making.dtype)
-        except FileNotFoundError:
-            near = _similar(Path(path).name, [file.name for file in Path(path).absolute().parent.glob("*")])
-            raise self.error(f"no such file: {path}{near}", node) from None
-        except (OSError, ValueError, RuntimeError) as error:
-            raise self.error(str(error), node) from None
 
 
 def _hold(value: Any, making: Making) -> Any:
@@ -351,9 +345,8 @@ def parse_domain(text: str) -> Any:
     column = 0
     for part in text.split(","):
         named = _NAMED.match(part)
-        body = part[named.end() :] if named else part
-        start = column + (named.end() if named else 0)
-        start += len(body) - len(body.lstrip())
+        body = (part[named.end() :] if named else part).lstrip()
+        start = column + len(part) - len(body)
         if named and named["name"] in by_name:
             raise SpecError(f"{named['name']!r} is given twice", text, column + named.start("name"), _DOMAIN)
         if named:
@@ -361,7 +354,7 @@ def parse_domain(text: str) -> Any:
         elif by_name:
             raise SpecError("an interval without a name cannot follow one with a name", text, start, _DOMAIN)
         else:
-            listed.append(None if body.strip() == "_" else _interval(body, text, start))
+            listed.append(None if body.rstrip() == "_" else _interval(body, text, start))
         column += len(part) + 1
     if by_name and listed:
         raise SpecError("give every interval a name, or none", text, 0, _DOMAIN)
@@ -370,11 +363,7 @@ def parse_domain(text: str) -> Any:
 
 def _interval(body: str, text: str, column: int) -> Box | LogRange:
     if "..." in body:
-        raise SpecError(
-            "three dots can be read in two ways: write two, as in 0.1..4 or 0..0.4",
-            text,
-            column + body.index("...") - (len(body) - len(body.lstrip())),
-        )
+        raise SpecError("three dots can be read in two ways: write two, as in 0.1..4 or 0..0.4", text, column + body.index("..."))
     found = _INTERVAL.match(body)
     if found is None:
         raise SpecError(f"expected low..high, got {body.strip()!r}" if body.strip() else "expected low..high", text, column, _DOMAIN)
