@@ -23,7 +23,7 @@ from rich.text import Text
 from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.commands import AuditOptions
 from pairgrad.cli.output import prepare, write_json
-from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
+from pairgrad.cli.spec import SpecError, check_inputs, parse_domain
 from pairgrad.cli.streams import Streams
 from pairgrad.cli.target import Unusable, saying, split
 from pairgrad.coherence.annotations import annotations, code_quality, failure_annotation
@@ -252,10 +252,10 @@ def _check(options: AuditOptions) -> None:
         split(target)
     if options.inputs is not None and options.inputs_from is not None:
         raise ValueError("give --inputs or --inputs-from, not both")
-    for option, text, parse in (("--inputs", options.inputs, parse_inputs), ("--domain", options.domain, parse_domain)):
+    for option, text, check in (("--inputs", options.inputs, check_inputs), ("--domain", options.domain, parse_domain)):
         if text is not None:
             try:
-                parse(text)
+                check(text)
             except SpecError as error:
                 raise ValueError(f"{option}: {error}") from None
     for name, choices in _CHOICES.items():

@@ -21,7 +21,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pairgrad.cli import target as targets
-from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
+from pairgrad.cli.spec import SpecError, make_inputs, parse_domain
 from pairgrad.cli.spec_values import DTYPES, tensors
 from pairgrad.cli.target import Unusable, at, called, find, function_of, imported, place_in, saying, signature, split, structured, way_of
 from pairgrad.coherence import Progress, Subject, Verdict, audit
@@ -122,7 +122,7 @@ def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict
     own = next((parameter.dtype for parameter in parameters if parameter.is_floating_point()), torch.float64)
     dtype = own if request["dtype"] is None else DTYPES[request["dtype"]]
     if request["inputs"] is not None:
-        args, kwargs = parse_inputs(request["inputs"]).make(request["seed"], dtype)
+        args, kwargs = make_inputs(request["inputs"], request["seed"], dtype)
         if not parameters and not any(tensor.is_floating_point() for tensor in tensors((args, kwargs))):
             args, kwargs = pytree.tree_map_only(float, lambda number: torch.tensor(number, dtype=dtype), (args, kwargs))
     elif request["inputs_from"] is not None:

@@ -12,8 +12,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,33 +41,6 @@ class SpecError(ValueError):
         return "\n".join([f"{self.message} (column {self.column + 1})", f"    {shown}", f"    {pointer}", *hint])
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Parsed inputs: positional ones, keyword ones, each a recipe; `whole` if a single file is all of them."""
-
-    positional: tuple[Any, ...]
-    keywords: dict[str, Any]
-    whole: bool = False
-
-    def make(self, seed: int, dtype: torch.dtype = torch.float64) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments. Where some are `fixed`, the other floating-point tensors are marked to be differentiated."""
-        making = Making(torch.Generator().manual_seed(seed), dtype)
-        if self.whole:
-            loaded = self.positional[0](making)
-            if isinstance(loaded, dict):
-                return (), loaded
-            return tuple(loaded) if isinstance(loaded, (tuple, list)) else (loaded,), {}
-        args = tuple(recipe(making) for recipe in self.positional)
-        kwargs = {name: recipe(making) for name, recipe in self.keywords.items()}
-        if making.fixed:
-            held = {id(tensor) for tensor in making.fixed}
-            for tensor in tensors((args, kwargs)):
-                if tensor.is_floating_point() and id(tensor) not in held:
-                    tensor.requires_grad_()
-        return args, kwargs
-
-
-Recipe = Callable[[Making], Any]
 _CONSTANTS = {"true": True, "false": False, "none": None}
 _FIXED_USAGE = "fixed needs one value, for example fixed(randn(8))"
 _SYNTAX_ERRORS = {  # words of Python's messages: what we say, and a hint
@@ -84,16 +56,39 @@ _OURS = re.compile(
 )
 
 
-def parse_inputs(text: str) -> Inputs:
-    """The inputs that a text describes; a SpecError with the column if it does not."""
-    return _Reader(text).inputs()
+def check_inputs(text: str) -> None:
+    """Raise a SpecError with the column if a text does not describe inputs. Nothing is made."""
+    _Reader(text, None).inputs()
+
+
+def make_inputs(text: str, seed: int, dtype: torch.dtype = torch.float64) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and keyword arguments that a text describes; those of a file, if it is a single file.
+
+    Where some are `fixed`, the other floating-point tensors are marked to be differentiated.
+    """
+    making = Making(torch.Generator().manual_seed(seed), dtype)
+    args, kwargs, is_file = _Reader(text, making).inputs()
+    if is_file:
+        (loaded,) = args
+        if isinstance(loaded, dict):
+            return (), loaded
+        return tuple(loaded) if isinstance(loaded, (tuple, list)) else (loaded,), {}
+    if making.fixed:
+        held = {id(tensor) for tensor in making.fixed}
+        for tensor in tensors((args, kwargs)):
+            if tensor.is_floating_point() and id(tensor) not in held:
+                tensor.requires_grad_()
+    return args, kwargs
 
 
 class _Reader:
-    """Reads the arguments of the call `f(text)`. Files and texts are names to Python, made of underscores; `held` has them by column."""
+    """Reads the arguments of the call `f(text)`. Files and texts are names to Python, made of underscores; `held` has them by column.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    Without `making` they are checked only: a tensor that would be made is None.
+    """
+
+    def __init__(self, text: str, making: Making | None) -> None:
+        self.text, self.making = text, making
         self.held: dict[int, tuple[str, str]] = {}
         self.closing: list[str] = []
         if len(text) > LONGEST:
@@ -165,76 +160,57 @@ class _Reader:
                 raise
             raise self.error(str(error).splitlines()[0], node) from None
 
-    def inputs(self) -> Inputs:
+    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
+        """Positional and keyword ones, and whether a single file is all of them."""
         call = self.call
-        keywords: dict[str, Recipe] = {}
-        positional = tuple(self.value(node) for node in call.args)
+        positional, keywords = tuple(self.value(node) for node in call.args), {}
         for keyword in call.keywords:
             if keyword.arg is None:
                 raise self.error("expected name=value, got '**'", keyword)
             if keyword.arg in keywords:
                 raise self.error(f"{keyword.arg!r} is given twice", keyword)
             keywords[keyword.arg] = self.value(keyword.value)
-        whole = len(call.args) == 1 and not keywords and self._held(call.args[0])[0] == "file"
-        return Inputs(positional, keywords, whole)
+        return positional, keywords, len(call.args) == 1 and not keywords and self._held(call.args[0])[0] == "file"
 
     def _held(self, node: ast.expr) -> tuple[str, str]:
         return self.held.get(self.column(node), ("", "")) if isinstance(node, ast.Name) else ("", "")
 
-    def value(self, node: ast.expr, *, inner: bool = False) -> Recipe:
-        """How to make a value. A list is a tensor if it holds numbers; an inner list is left to the outer one."""
+    def value(self, node: ast.expr, *, inner: bool = False) -> Any:
+        """What a node stands for. A list is a tensor if it holds numbers; an inner list is left to the outer one."""
         kind, held = self._held(node)
-        if kind == "file":
-            return lambda making: self._load(held, node, making)
-        if kind == "text":
-            return lambda making: held
+        if kind:
+            return held if kind == "text" else self._load(held, node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and not isinstance(node.left, ast.BinOp):
             return self._cast(self.value(node.left), node.right, node)
         if isinstance(node, ast.Call):
             return self.made(node)
         word = node.id if isinstance(node, ast.Name) else str(node.value) if isinstance(node, ast.Constant) else ""
         if word.lower() in _CONSTANTS:
-            constant = _CONSTANTS[word.lower()]
-            return lambda making: constant
+            return _CONSTANTS[word.lower()]
         if isinstance(node, ast.Tuple):
-            items = [self.value(item) for item in node.elts]
-            return lambda making: tuple(item(making) for item in items)
+            return tuple(self.value(item) for item in node.elts)
         if isinstance(node, ast.List):
-            return self._list(node, inner)
+            values = [self.value(item, inner=True) for item in node.elts]
+            with self.pointed_at(node):
+                return values if inner or self.making is None else as_tensor(values, self.making.dtype)
         if isinstance(node, ast.Name | ast.Attribute):
             raise self._unknown(node)
-        number = self.number(node, "a value", KNOWN)
-        return lambda making: number
+        return self.number(node, "a value", KNOWN)
 
-    def _list(self, node: ast.List, inner: bool) -> Recipe:
-        items = [self.value(item, inner=True) for item in node.elts]
-
-        def make(making: Making) -> Any:
-            values = [item(making) for item in items]
-            with self.pointed_at(node):
-                return values if inner else as_tensor(values, making.dtype)
-
-        return make
-
-    def _cast(self, recipe: Recipe, dtype: ast.expr, node: ast.expr) -> Recipe:
+    def _cast(self, value: Any, dtype: ast.expr, node: ast.expr) -> torch.Tensor | None:
         name = dtype.id if isinstance(dtype, ast.Name) else ""
         if name not in DTYPES:
             hint = f"known: {', '.join(DTYPES)}{_similar(name, DTYPES)}"
             raise self.error(f"expected a dtype after ':', got {self.shown(dtype)}", dtype, hint)
-
-        def make(making: Making) -> Any:
-            value = recipe(making)
-            if isinstance(value, torch.Tensor):
-                was_fixed = any(value is tensor for tensor in making.fixed)
-                value = value.to(DTYPES[name])
-                making.fixed += [value] if was_fixed else []
-                return value
-            if isinstance(value, (bool, int, float)):
-                with self.pointed_at(node):
-                    return torch.tensor(value, dtype=DTYPES[name])
+        if self.making is None:
+            return None
+        if not isinstance(value, torch.Tensor | bool | int | float):
             raise self.error("only a tensor or a number has a dtype", node)
-
-        return make
+        with self.pointed_at(node):
+            cast = value.to(DTYPES[name]) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=DTYPES[name])
+        if any(value is tensor for tensor in self.making.fixed):
+            self.making.fixed.append(cast)
+        return cast
 
     def _unknown(self, node: ast.expr) -> SpecError:
         """The error for a name that means nothing here, or not in this way."""
@@ -249,7 +225,7 @@ class _Reader:
             return self.error(f"{node.id} needs arguments, for example {MAKERS[node.id].example}", node)
         return self.error(f"unknown name {self.shown(node)}{_similar(node.id, (*MAKERS, FIXED))}", node, KNOWN)
 
-    def made(self, node: ast.Call) -> Recipe:
+    def made(self, node: ast.Call) -> Any:
         """A call of a maker, or of `fixed`."""
         if not isinstance(node.func, ast.Name) or node.func.id not in (*MAKERS, FIXED):
             raise self._unknown(node.func)
@@ -262,15 +238,15 @@ class _Reader:
             if len(node.args) != 1:
                 raise self.error(_FIXED_USAGE, node)
             value = self.value(node.args[0])
-            return lambda making: _hold(value(making), making)
-        maker, arguments = MAKERS[name], self.arguments(node, name)
-
-        def make(making: Making) -> torch.Tensor:
-            with self.pointed_at(node):
-                tensor = maker.make(*arguments, making)
-            return tensor.to(making.dtype) if tensor.is_floating_point() else tensor
-
-        return make
+            if self.making is not None:
+                self.making.fixed += tensors(value)
+            return value
+        arguments = self.arguments(node, name)
+        if self.making is None:
+            return None
+        with self.pointed_at(node):
+            tensor = MAKERS[name].make(*arguments, self.making)
+        return tensor.to(self.making.dtype) if tensor.is_floating_point() else tensor
 
     def arguments(self, node: ast.Call, name: str) -> list[Any]:
         """The numbers, then the shape as a tuple, however it was written."""
@@ -312,17 +288,14 @@ class _Reader:
             raise self.error(f"a size must be a whole number >= 0, got {value:g}", node)
         return value
 
-    def _load(self, path: str, node: ast.expr, making: Making) -> Any:
+    def _load(self, path: str, node: ast.expr) -> Any:
+        if self.making is None:
+            return None
         with self.pointed_at(node):
             if not Path(path).exists():
                 near = _similar(Path(path).name, [file.name for file in Path(path).absolute().parent.glob("*")])
                 raise ValueError(f"no such file: {path}{near}")
-            return load(path, making.dtype)
-
-
-def _hold(value: Any, making: Making) -> Any:
-    making.fixed += tensors(value)
-    return value
+            return load(path, self.making.dtype)
 
 
 def _similar(name: str, known: Any) -> str:

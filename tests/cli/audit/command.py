@@ -16,9 +16,3 @@ def audit(*arguments, **env):
 
 def quick(*arguments, **env):
     return audit(*arguments, *QUICK[2:], **env)
-
-
-def options(target, **given):
-    from pairgrad.cli.audit import Options
-
-    return Options(**given).request(target)
