@@ -296,37 +296,21 @@ def _check_file(option: str, path: Path | None, known: tuple[str, ...], *, sever
 @contextlib.contextmanager
 def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """How stages are shown: a bar on a terminal, a line each elsewhere."""
-    if quiet:
-        yield lambda stage: None
-        return
-    name = f"{target}: " if target else ""
-    if not streams.err.is_terminal:
-        last = ""
-
-        def line(stage: dict[str, Any]) -> None:
-            nonlocal last
-            if stage["stage"] != last and stage["steps"]:
-                last = stage["stage"]
-                calls, seconds = stage["calls"], stage["seconds"]
-                streams.line(f"{name}[{stage['step']}/{stage['steps']}] {last} ({_counted(calls, 'call')}, {seconds:.1f} s)", err=True)
-
-        yield line
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        TextColumn("{task.fields[calls]} calls"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=streams.err, transient=True) as bar:
+    name, last, terminal = f"{target}: " if target else "", "", streams.err.is_terminal
+    calls = TextColumn("{task.fields[calls]} calls")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=16), calls, TimeElapsedColumn())
+    with Progress(*columns, console=streams.err, transient=True, disable=quiet or not terminal) as bar:
         task = bar.add_task(f"{name}starting", total=None, calls=0)
 
-        def move(stage: dict[str, Any]) -> None:
-            total = stage["steps"] or None
-            bar.update(task, description=f"{name}{stage['stage']}", total=total, completed=max(stage["step"] - 1, 0), calls=stage["calls"])
+        def show(stage: dict[str, Any]) -> None:
+            nonlocal last
+            step, steps, calls = stage["step"], stage["steps"], stage["calls"]
+            bar.update(task, description=f"{name}{stage['stage']}", total=steps or None, completed=max(step - 1, 0), calls=calls)
+            if steps and stage["stage"] != last and not quiet and not terminal:
+                last = stage["stage"]
+                streams.line(f"{name}[{step}/{steps}] {last} ({_counted(calls)}, {stage['seconds']:.1f} s)", err=True)
 
-        yield move
+        yield show
 
 
 @contextlib.contextmanager
@@ -354,7 +338,7 @@ def _code(outcome: Outcome, report: Report | None) -> int:
 
 def _trouble(target: str, outcome: Outcome, options: AuditOptions) -> str:
     stage = outcome.stage
-    calls = f" ({_counted(stage['calls'], 'call')})" if stage["calls"] else ""
+    calls = f" ({_counted(stage['calls'])})" if stage["calls"] else ""
     where = f"while {stage['stage']}{calls}" + (f", at {outcome.place}" if outcome.place else "")
     if outcome.failure is not None:
         text = outcome.failure["message"]
@@ -408,5 +392,5 @@ def _refilled(text: str, console: Console) -> str:
     return "\n\n".join(textwrap.fill(" ".join(part.split()), console.width) for part in text.split("\n\n"))
 
 
-def _counted(count: int, one: str) -> str:
-    return f"{count} {one}{'' if count == 1 else 's'}"
+def _counted(calls: int) -> str:
+    return f"{calls} call{'' if calls == 1 else 's'}"

@@ -114,20 +114,14 @@ class Child:
         self._reader.join(_GRACE)
         return True
 
-    @property
-    def code(self) -> int | None:
-        return self._process.poll()
-
     def interrupt(self) -> None:
-        if sys.platform == "win32":
-            self._process.terminate()
-        else:
-            self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
 
-    def wait(self, seconds: float) -> None:
-        """For an end of its own accord."""
+    def wait(self, seconds: float) -> int | None:
+        """For an end of its own accord; the exit code, if it came to that."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
+            return self._process.wait(seconds)
+        return None
 
     def close(self) -> None:
         """End it, and what it has started, whichever of them is still there."""
@@ -168,8 +162,7 @@ def watch(request: dict[str, Any], timeout: float, show: Callable[[dict[str, Any
                 child.interrupt()
                 _followed(child, outcome, _GRACE)  # what it still has to say
         else:
-            child.wait(_GRACE)
-            outcome.code = child.code
+            outcome.code = child.wait(_GRACE)
             if outcome.how == "died":
                 outcome.place = child.crash_place()
     finally:

@@ -17,8 +17,12 @@ _RUN, _MACHINE = "The run", "The machines"
 _ALL_POTENTIALS, _ONE_POTENTIAL, _STATE = "For all potentials", "For one potential", "For a learning state"
 
 
-def _option(help: str, metavar: str | None = None, group: str | None = None, flags: tuple[str, ...] = (), **more: Any) -> Any:
-    return typer.Option(*flags, help=help, metavar=metavar, rich_help_panel=group, **more)
+def _option(help: str, metavar: str | None = None, group: str | None = None, **more: Any) -> Any:
+    return typer.Option(help=help, metavar=metavar, rich_help_panel=group, **more)
+
+
+def _flag(*names: str, help: str, group: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=group)
 
 
 def complete_realizations(incomplete: str) -> list[tuple[str, str]]:
@@ -61,9 +65,9 @@ class AuditOptions:
     json: Annotated[Path | None, _option("Write the report as data; a folder if there are several targets.", "FILE", _REPORT)] = None
     code_quality: Annotated[Path | None, _option("Write what does not pass in GitLab's code-quality format.", "FILE", _REPORT)] = None
     format: Annotated[str, _option("text, json, or github for annotations.", "FORMAT", _REPORT)] = "text"
-    explain: Annotated[bool, _option("Say it in plain words too.", group=_REPORT, flags=("--explain",))] = False
-    quiet: Annotated[bool, _option("No progress, and the verdict only.", flags=("--quiet", "-q"))] = False
-    traceback: Annotated[bool, _option("Show the way to an exception, as --debug does.", flags=("--traceback",))] = False
+    explain: Annotated[bool, _flag("--explain", help="Say it in plain words too.", group=_REPORT)] = False
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="No progress, and the verdict only.")] = False
+    traceback: Annotated[bool, _flag("--traceback", help="Show the way to an exception, as --debug does.")] = False
 
 
 def audit(options: AuditOptions) -> None:
@@ -155,21 +159,19 @@ class PlanOptions:
     process: Annotated[str | None, _option("Bytes of a process before it has a bank.", "BYTES", _MACHINE, show_default="270M")] = None
     views: Annotated[str, _option("Views of each sample.", "N", _RUN)] = "1"
     dtype: Annotated[str, _option("Dtype of the bank: float32 or float64.", "DTYPE", _RUN)] = "float32"
-    two_epochs: Annotated[bool, _option("A bank with memory='two-epochs'.", group=_RUN, flags=("--two-epochs",))] = False
-    prior: Annotated[bool, _option("The loss has a log prior.", group=_RUN, flags=("--prior",))] = False
+    two_epochs: Annotated[bool, _flag("--two-epochs", help="A bank with memory='two-epochs'.", group=_RUN)] = False
+    prior: Annotated[bool, _flag("--prior", help="The loss has a log prior.", group=_RUN)] = False
     sample: Annotated[str, _option("Share of the classes that is scored in a step.", "SHARE", _RUN)] = "1"
     exchange: Annotated[
         str, _option("Exchange of class statistics between replicas: auto, the cheaper one, gather or reduce.", "HOW", _RUN)
     ] = "auto"
     replicated_inputs: Annotated[
-        bool, _option("Ranks that share the classes out bring the same samples.", group=_RUN, flags=("--replicated-inputs",))
+        bool, _flag("--replicated-inputs", help="Ranks that share the classes out bring the same samples.", group=_RUN)
     ] = False
-    static: Annotated[bool, _option("Batch sizes never change: no headers.", group=_RUN, flags=("--static",))] = False
-    unbounded: Annotated[bool, _option("Features are not normalised: scores may lie far apart.", group=_RUN, flags=("--unbounded",))] = (
-        False
-    )
+    static: Annotated[bool, _flag("--static", help="Batch sizes never change: no headers.", group=_RUN)] = False
+    unbounded: Annotated[bool, _flag("--unbounded", help="Features are not normalised: scores may lie far apart.", group=_RUN)] = False
     measure: Annotated[
-        bool, _option("Measure --flops and --elementwise here, on one thread; takes seconds.", group=_MACHINE, flags=("--measure",))
+        bool, _flag("--measure", help="Measure --flops and --elementwise here, on one thread; takes seconds.", group=_MACHINE)
     ] = False
     device: Annotated[str | None, _option("With --measure: cpu, cuda.", "DEVICE", _MACHINE, show_default="cpu")] = None
     json: Annotated[Path | None, _option("Write the plan as data, schema pairgrad.plan/1.", "FILE")] = None
@@ -195,7 +197,7 @@ def plan(options: PlanOptions) -> None:
 class DoctorOptions:
     """What to examine."""
 
-    compiled: Annotated[bool, _option("Try torch.compile, too; half a minute more.", flags=("--compile",))] = False
+    compiled: Annotated[bool, _flag("--compile", help="Try torch.compile, too; half a minute more.")] = False
     json: Annotated[Path | None, _option("Write it as data, too.", "FILE")] = None
 
 
@@ -221,7 +223,7 @@ class BenchOptions:
     batch: Annotated[int, _option("Samples of a step.", "N", min=1)] = 32
     classes: Annotated[int, _option("Classes of the bank.", "N", min=2)] = 1000
     dim: Annotated[int, _option("Feature dimension.", "N", min=2)] = 1024
-    compiled: Annotated[bool, _option("The compiled step, too; half a minute more.", flags=("--compile",))] = False
+    compiled: Annotated[bool, _flag("--compile", help="The compiled step, too; half a minute more.")] = False
     repeats: Annotated[int, _option("Repetitions of each call; the median counts.", "N", min=1)] = 21
     threads: Annotated[int, _option("Threads of the CPU.", "N", min=1, max=THREADS)] = 1
     json: Annotated[Path | None, _option("Write the times as data, too.", "FILE")] = None
@@ -233,16 +235,14 @@ def bench(options: BenchOptions) -> None:
     Calls take turns and medians are compared, so that ratios can be trusted where times cannot. Run it on an idle machine.
     """
     with explained("bench", options.json, file="--json"):
-        from pairgrad.cli.bench import Workload, run
+        from pairgrad.cli import bench as command
         from pairgrad.cli.streams import Streams
 
-        given = asdict(options)
-        file = given.pop("json")
         try:
-            workload = Workload(**given)
+            command.check(options)
         except ValueError as error:
             fail("bench", error)
-        run(workload, Streams("pairgrad bench").out, file)
+        command.run(options, Streams("pairgrad bench").out)
 
 
 def realizations() -> None:

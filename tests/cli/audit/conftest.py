@@ -17,8 +17,6 @@ from tests.cli.audit.losses import LOSSES
 class Here:
     """The worker in this process: everything has happened when it is made."""
 
-    code = 0
-
     def __init__(self, request):
         self.events = queue.Queue()
         work(json.loads(json.dumps(request)), lambda event: self.events.put(json.loads(json.dumps(event))))
@@ -28,7 +26,7 @@ class Here:
         return True
 
     def wait(self, seconds):
-        pass
+        return 0
 
     def close(self):
         pass
