@@ -92,14 +92,17 @@ class _Audits:
         self.streams.show(Text("\n".join([words, *rest])), err=True)
 
     def all(self) -> None:
+        options = self._options
         try:
-            _check_files(self._options, several=self._several)
+            _check_file("--html", options.html, (".html", ".htm"), several=self._several)
+            _check_file("--json", options.json, (".json",), several=self._several)
+            _check_file("--code-quality", options.code_quality, (".json",), several=False)
         except ValueError as error:
-            self._options = replace(self._options, html=None, json=None, code_quality=None)
+            self._options = replace(options, html=None, json=None, code_quality=None)  # none of them is touched
             self._refuse(str(error))
             return
         try:
-            _check(self._options)
+            _check(options)
         except (Unusable, ValueError, TypeError) as error:
             self._refuse(str(error))
             return
@@ -268,14 +271,8 @@ def _check(options: AuditOptions) -> None:
         raise ValueError(f"--timeout must be a number of seconds, or 0 for none, got {options.timeout:g}")
 
 
-def _check_files(options: AuditOptions, *, several: bool) -> None:
-    """That they can be written, found out before the audit begins."""
-    _check_file("--html", options.html, (".html", ".htm"), several=several)
-    _check_file("--json", options.json, (".json",), several=several)
-    _check_file("--code-quality", options.code_quality, (".json",), several=False)
-
-
 def _check_file(option: str, path: Path | None, known: tuple[str, ...], *, several: bool) -> None:
+    """That it can be written, found out before the audit begins."""
     if path is None:
         return
     if several and path.suffix.lower() in known:
@@ -367,12 +364,11 @@ def _print(streams: Streams, report: Report, options: AuditOptions) -> None:
     if options.quiet:
         streams.show(Text(f"{report.name}: {report.headline}"))
         return
-    lines = str(report).splitlines()
-    styles = {"[alarm]": "red", "[warning]": "yellow", "[note]": ""}
-    for number, line in enumerate(lines):
-        style = next((style for mark, style in styles.items() if line.startswith(f"  - {mark}")), "")
-        if number == 0:
-            style = "bold green" if report.passed else "bold yellow" if report.verdict is Verdict.INCONCLUSIVE else "bold red"
+    first, *rest = str(report).splitlines()
+    colour = "green" if report.passed else "yellow" if report.verdict is Verdict.INCONCLUSIVE else "red"
+    streams.show(Text(_folded(first, console), style=f"bold {colour}"))
+    for line in rest:
+        style = "red" if line.startswith("  - [alarm]") else "yellow" if line.startswith("  - [warning]") else ""
         streams.show(Text(_folded(line, console), style=style))
     if options.explain:
         streams.show(Text("\n" + _refilled(report.explain(), console)))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pairgrad.cli import exit_codes
-from pairgrad.cli.mistakes import THREADS, explained, fail, in_full
+from pairgrad.cli.mistakes import IN_FULL, THREADS, explained, fail
 from pairgrad.cli.pages import Command, Group
 
 _WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
@@ -78,7 +78,7 @@ def audit(options: AuditOptions) -> None:
     """
     from pairgrad.cli.audit import run
 
-    raise typer.Exit(run(replace(options, traceback=options.traceback or in_full())))
+    raise typer.Exit(run(replace(options, traceback=options.traceback or IN_FULL.get())))
 
 
 @dataclass(frozen=True)

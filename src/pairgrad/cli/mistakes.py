@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,28 +16,12 @@ import typer
 from pairgrad.cli.exit_codes import MISTAKE
 
 THREADS = 4096  # more than that are a slip of the finger
-_in_full = False  # whether --debug was given
-
-
-@contextmanager
-def shown_in_full(wanted: bool) -> Iterator[None]:
-    """With --debug: mistakes come with their tracebacks."""
-    global _in_full
-    before, _in_full = _in_full, wanted or _in_full
-    try:
-        yield
-    finally:
-        _in_full = before
-
-
-def in_full() -> bool:
-    """Whether tracebacks are wanted."""
-    return _in_full
+IN_FULL = ContextVar("IN_FULL", default=False)  # whether --debug was given: mistakes come with their tracebacks
 
 
 def fail(command: str, message: object) -> NoReturn:
     """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
-    if _in_full and sys.exc_info()[0] is not None:
+    if IN_FULL.get() and sys.exc_info()[0] is not None:
         typer.echo(traceback.format_exc(), err=True)
     typer.echo(f"pairgrad {command}: {message}", err=True)
     raise typer.Exit(MISTAKE) from None

@@ -128,8 +128,11 @@ def _flattened(function: Callable[..., None]) -> Callable[..., None]:
     hints = {**(get_type_hints(kind, include_extras=True) if fields else {}), "debug": _DebugOption}
 
     def command(debug: bool, **given: Any) -> None:
-        with mistakes.shown_in_full(debug):
+        before = mistakes.IN_FULL.set(debug)
+        try:
             function() if kind is None else function(kind(**given))
+        finally:
+            mistakes.IN_FULL.reset(before)
 
     def parameter(name: str, default: Any) -> inspect.Parameter:
         default = inspect.Parameter.empty if default is dataclasses.MISSING else default

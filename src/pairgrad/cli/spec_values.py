@@ -164,16 +164,12 @@ def as_tensor(value: Any, dtype: torch.dtype) -> Any:
         return {name: as_tensor(item, dtype) for name, item in value.items()}
     if not isinstance(value, list):
         return value
-    numbers = _flat(value)
+    numbers = pytree.tree_leaves(value, is_leaf=lambda item: not isinstance(item, list))
     if not all(isinstance(number, (bool, int, float)) for number in numbers):
         return [as_tensor(item, dtype) for item in value]
     if not _even_rows(value):
         raise ValueError("rows of different lengths")
     return torch.tensor(value, dtype=dtype if any(isinstance(number, float) for number in numbers) or not numbers else None)
-
-
-def _flat(value: Any) -> list[Any]:
-    return [inner for item in value for inner in _flat(item)] if isinstance(value, list) else [value]
 
 
 def _even_rows(value: list[Any]) -> bool:
