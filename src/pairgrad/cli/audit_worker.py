@@ -27,15 +27,13 @@ from pairgrad.cli.target import Unusable, at, called, find, function_of, importe
 from pairgrad.coherence import Progress, Subject, Verdict, audit
 from pairgrad.coherence.annotations import callable_location
 
-Send = Callable[[dict[str, Any]], None]
-
 _PAUSE = 1.0  # seconds between two partial reports of one stage
 _SHARE = 0.05  # of the time, at most, goes into them
 
 
-def run(request: dict[str, Any], send: Send, teller: Teller | None = None) -> None:
+def run(request: dict[str, Any], teller: Teller) -> None:
     """Make the audit that is asked for. Ends with an event "report" or "failed"."""
-    teller = teller or Teller(send)
+    send = teller.send
     place, _, path = request["target"].rpartition(":")
     try:
         torch.manual_seed(request["seed"])  # of a module that is made here
@@ -83,18 +81,18 @@ class Teller:
     """Sends stages, and partial reports now and then.
 
     Attributes:
+        send: hands an event over.
         interrupted: whether a KeyboardInterrupt comes from the parent; the function may raise one itself.
     """
 
-    def __init__(self, send: Send) -> None:
-        self.interrupted = False
-        self._send, self._last = send, None
-        self._stage = ""
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self.send, self.interrupted = send, False
+        self._last, self._stage = None, ""
         self._sent, self._pause = time.perf_counter(), _PAUSE
 
     def stage(self, name: str, step: int = 0, steps: int = 0, calls: int = 0, seconds: float = 0.0) -> None:
         """One of the audit, or, without a number, one of those before it."""
-        self._send({"event": "stage", "stage": name, "step": step, "steps": steps, "calls": calls, "seconds": seconds})
+        self.send({"event": "stage", "stage": name, "step": step, "steps": steps, "calls": calls, "seconds": seconds})
 
     def progress(self, now: Progress) -> None:
         self._last = now
@@ -109,7 +107,7 @@ class Teller:
             return
         begun = time.perf_counter()
         report = self._last.report()
-        self._send({"event": "partial", "report": report.to_dict(), "calls": report.evaluations})
+        self.send({"event": "partial", "report": report.to_dict(), "calls": report.evaluations})
         self._sent = time.perf_counter()
         self._pause = max(_PAUSE, (self._sent - begun) / _SHARE)
 
@@ -141,8 +139,7 @@ def _from_callable(target: str, module: ModuleType) -> tuple[tuple[Any, ...], di
     if ":" in target:
         place, path = split(target)
         module = imported(place)
-    found = find(module, path)
-    return structured(called(found, path) if callable(found) else found, target)
+    return structured(called(find(module, path), path), target)
 
 
 def _held(fn: Any, found: Any, module: ModuleType, path: str) -> tuple[Any, str] | None:
@@ -153,7 +150,7 @@ def _held(fn: Any, found: Any, module: ModuleType, path: str) -> tuple[Any, str]
     for owner, name, source in places:
         given = getattr(owner, name, None)
         if given is not None:
-            return (called(given, name) if callable(given) else given), source
+            return called(given, name), source
     return None
 
 
@@ -258,7 +255,7 @@ def main() -> None:
     channel.send({"event": "started"})
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            run(request, channel.send, channel.teller)
+            run(request, channel.teller)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         channel.send({"event": "end"})

@@ -184,10 +184,7 @@ def _compiler() -> str:
 def _backends() -> list[str]:
     if not torch.distributed.is_available():
         return []
-    from torch import distributed
-
-    known = {"gloo": distributed.is_gloo_available, "nccl": distributed.is_nccl_available, "mpi": distributed.is_mpi_available}
-    return [name for name, available in known.items() if available()]
+    return [name for name in ("gloo", "nccl", "mpi") if getattr(torch.distributed, f"is_{name}_available")()]
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -190,10 +190,10 @@ def as_callable(found: Any, name: str) -> Callable[..., Any]:
     return found
 
 
-def called(make: Callable[[], Any], name: str) -> Any:
-    """What the user's function gives without arguments."""
+def called(given: Any, name: str) -> Any:
+    """What the user's function gives without arguments; anything else as it is."""
     try:
-        return make()
+        return given() if callable(given) else given
     except Exception as error:
         raise Unusable(f"{name}() raised {saying(error)}{at(error)}", way_of(error)) from None
 

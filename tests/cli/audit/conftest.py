@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from pairgrad.cli import audit_child
+from pairgrad.cli.audit_worker import Teller
 from pairgrad.cli.audit_worker import run as work
 from tests.cli.audit.losses import LOSSES
 
@@ -19,7 +20,7 @@ class Here:
 
     def __init__(self, request):
         self.events = queue.Queue()
-        work(json.loads(json.dumps(request)), lambda event: self.events.put(json.loads(json.dumps(event))))
+        work(json.loads(json.dumps(request)), Teller(lambda event: self.events.put(json.loads(json.dumps(event)))))
         self.events.put({"event": "end"})
 
     def ended(self):
