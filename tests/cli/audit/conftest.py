@@ -33,6 +33,40 @@ class Here:
         pass
 
 
+class Said:
+    """A worker that has said something and then ended, died, hung or been interrupted."""
+
+    def __init__(self, said, then):
+        self.events, self._said, self._then = self, iter(said), then
+
+    def get(self, timeout):
+        event = next(self._said, None)
+        if event is None:
+            raise KeyboardInterrupt if self._then == "interrupted" else queue.Empty
+        return event
+
+    def empty(self):
+        return True
+
+    def ended(self):
+        return self._then == "died"
+
+    def wait(self, seconds):
+        return 1
+
+    def crash_place(self):
+        return ""
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def worker(folder, monkeypatch):
+    """Put a worker in place that says these events and then ends in this way."""
+    return lambda said, then: monkeypatch.setattr(audit_child, "Child", lambda request: Said(said, then))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The user's folder, in which the command is run."""
