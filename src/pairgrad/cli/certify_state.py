@@ -31,7 +31,9 @@ def run(options: CertifyOptions) -> None:
         if tau is None:
             tau = _TEMPERATURE
             assumed.append(f"the temperature is {tau:g} (give another with --temperature)")
-        counts, source = _counts(saved)
+        counts, source = saved.class_counts, "class_counts of the file"
+        if counts is None and isinstance(saved.state, ClassBank):
+            counts, source = saved.state.counts, "the counts of the bank"
         groups = {} if counts is None else shot_groups(saved.labels, counts)
         with console.status("certifying"):
             certificates = [
@@ -40,7 +42,7 @@ def run(options: CertifyOptions) -> None:
             ]
     except (ValueError, TypeError) as error:
         fail("certify", error)
-    _describe(console, saved, source)
+    _describe(console, saved, source if counts is not None else "")
     if assumed:
         console.print(Text(f"The file does not say otherwise, so it is assumed that {'; '.join(assumed)}.\n", style="yellow"))
     for certificate in certificates:
@@ -58,14 +60,6 @@ def _with_theorem(console: Console, dim: int) -> list[str]:
         else:
             found.append(name)
     return found
-
-
-def _counts(saved: SavedState) -> tuple[torch.Tensor | None, str]:
-    if saved.class_counts is not None:
-        return saved.class_counts, "class_counts of the file"
-    if isinstance(saved.state, ClassBank):
-        return saved.state.counts, "the counts of the bank"
-    return None, ""
 
 
 def _describe(console: Console, saved: SavedState, source: str) -> None:

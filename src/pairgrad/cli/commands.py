@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -117,20 +117,19 @@ def certify(options: CertifyOptions) -> None:
     --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
     """
     with explained("certify", reads=options.state):
-        given = {name for name, value in asdict(options).items() if value is not None}
+        if options.state is None:
+            wrong, why = ("temperature", "realization", "dtype", "bank"), "needs --state FILE, the learning state it is about"
+        else:
+            wrong = ("dim", "nu", "order", "shift", "max_order")
+            why = "is about a potential, --state about a learning state: give one of them"
+        for name in wrong:
+            if getattr(options, name) is not None:
+                raise typer.BadParameter(f"--{name.replace('_', '-')} {why}")
         if options.state is not None:
             from pairgrad.cli.certify_state import run as run_state
 
-            for name in ("dim", "nu", "order", "shift", "max_order"):
-                if name in given:
-                    raise typer.BadParameter(
-                        f"--{name.replace('_', '-')} is about a potential, --state about a learning state: give one of them"
-                    )
             run_state(options)
             return
-        for name in ("temperature", "realization", "dtype", "bank"):
-            if name in given:
-                raise typer.BadParameter(f"--{name} needs --state FILE, the learning state it is about")
         from pairgrad.cli.certify import run
 
         if not run(options):

@@ -45,10 +45,6 @@ class Finding:
     words: str = ""
     seconds: float | None = None
 
-    @property
-    def bad(self) -> bool:
-        return self.status == FAILED
-
 
 def run(console: Console, compiled: bool = False, file: Path | None = None) -> bool:
     """Examine, print and, if asked for, write it down; False if something that should work does not."""
@@ -69,7 +65,7 @@ def run(console: Console, compiled: bool = False, file: Path | None = None) -> b
             found[key].append(finding)
             seconds = "" if finding.seconds is None else f" ({finding.seconds:.1f} s)"
             _line(console, finding.name, f"{finding.words}{seconds}", finding.status)
-    bad = [finding.name for findings in found.values() for finding in findings if finding.bad]
+    bad = [finding.name for findings in found.values() for finding in findings if finding.status == FAILED]
     verdict = f"Not well: {', '.join(bad)}. Please report it with these lines." if bad else "All is well."
     console.print(Text(f"\n{verdict}", style="bold red" if bad else "bold green"))
     data = {key: [asdict(finding) for finding in findings] for key, findings in found.items()}
