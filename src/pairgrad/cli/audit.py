@@ -1,4 +1,4 @@
-"""`pairgrad audit`: somebody's function, audited in a process of its own."""
+"""`pairgrad audit`: a user's function, audited in a process of its own."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def run(options: AuditOptions) -> int:
     except KeyboardInterrupt:
         audits.give_up("interrupted")
     except Exception as error:
-        audits.say(f"cannot go on: {saying(error)}")
+        audits.say(f"cannot continue: {saying(error)}")
         if options.traceback:
             audits.streams.line(traceback.format_exc(), err=True)
-        audits.give_up(f"cannot go on: {saying(error)}")
+        audits.give_up(f"cannot continue: {saying(error)}")
     return audits.code
 
 

@@ -98,7 +98,7 @@ class Child:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it died at once
             self._process.stdin.write(json.dumps({**request, "crash_file": self._crash_file}).encode() + b"\n")
-            self._process.stdin.flush()  # and stays open: its end tells the worker that nobody listens any more
+            self._process.stdin.flush()  # and stays open: its end tells the worker that the parent is gone
 
     def _read(self, descriptor: int) -> None:
         with open(descriptor, "rb") as lines:

@@ -1,4 +1,4 @@
-"""The process in which `pairgrad audit` calls somebody's code: it reads a request and tells what happens, one JSON object per line.
+"""The process in which `pairgrad audit` calls the user's code: it reads a request and tells what happens, one JSON object per line.
 
 Run as `python -m pairgrad.cli.audit_worker CHANNEL`, with the request on its standard input, which stays open as long as the parent lives.
 """

@@ -14,16 +14,16 @@ from rich.console import Console
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more. Rich would end the program here, with code 1."""
+        """The reader is gone. Rich would end the program here, with code 1."""
         silence(self)
 
 
 class Streams:
-    """Where a command writes. What nobody reads any more is dropped; any other trouble with standard output is told once.
+    """Where a command writes. Output whose reader is gone is dropped; any other trouble with standard output is told once.
 
     Attributes:
         out, err: consoles.
-        lost: whether something could not be written to standard output that somebody might have read.
+        lost: whether something could not be written to standard output that a reader might have seen.
     """
 
     def __init__(self, command: str) -> None:
