@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad.distributed import calibration
-from pairgrad.distributed.plan import Cluster, Workload, plan_layouts
+from pairgrad.distributed import Cluster, Workload, calibration, plan_layouts
 
 from .command import invoke, pairgrad
 

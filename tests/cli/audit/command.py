@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typer.testing import CliRunner
-
-from pairgrad.cli.app import app
+from tests.cli.command import invoke
 
 QUICK = ("--inputs", "randn(2)", "--effort", "quick", "--no-second-order", "--no-consequences")
 
 
 def audit(*arguments, **env):
-    done = CliRunner(env={"COLUMNS": "300", **env}).invoke(app, ["audit", *map(str, arguments)], catch_exceptions=False)
+    done = invoke("audit", *map(str, arguments), columns=300, **env)
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from pairgrad.cli import audit_child
-from pairgrad.cli.app import app
 from pairgrad.coherence import Report
 from tests.cli.audit.command import quick
+from tests.cli.command import invoke
 
 
 def disk_full(self, path=None):
@@ -156,5 +155,4 @@ def test_several_targets(here):
 
 
 def test_the_command_is_on_the_list():
-    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["--help"])
-    assert "Is a backward the derivative of its forward?" in done.output
+    assert "Is a backward the derivative of its forward?" in invoke("--help").output
