@@ -27,6 +27,6 @@ def pairgrad(*arguments: str, columns: int = 120) -> subprocess.CompletedProcess
     )
 
 
-def invoke(*arguments: str, columns: int = 120) -> Result:
+def invoke(*arguments: str, columns: int = 120, **environment: str) -> Result:
     """Run `pairgrad ARGUMENTS` here; an exception that the command does not explain is raised."""
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(app, arguments, catch_exceptions=False)
+    return CliRunner(env={"COLUMNS": str(columns), **environment}).invoke(app, arguments, catch_exceptions=False)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from typer.testing import CliRunner
 
-from pairgrad.cli.app import app
 from pairgrad.potentials import proven
 from tests.cli.command import invoke, pairgrad
 
@@ -74,7 +72,7 @@ def test_a_falsified_constant_fails(monkeypatch):
         patch.setitem(proven.SUPREMA, 1, tuple(rows))
         for function in caches:
             function.cache_clear()
-        result = CliRunner().invoke(app, ["certify", "--order", "2"])
+        result = invoke("certify", "--order", "2")
     for function in caches:
         function.cache_clear()
     assert result.exit_code == 1

@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
+from pairgrad.cli.spec import SpecError, check_inputs, make_inputs, parse_domain
 from pairgrad.coherence import Box, LogRange
 
 
 def made(text, seed=0, dtype=torch.float64):
-    return parse_inputs(text).make(seed, dtype)
+    return make_inputs(text, seed, dtype)
 
 
 def one(text, **options):
@@ -148,7 +148,7 @@ def test_what_is_fixed_is_not_differentiated_and_the_rest_is():
 )
 def test_mistakes_are_pointed_at(text, column, message):
     with pytest.raises(SpecError) as caught:
-        parse_inputs(text)
+        check_inputs(text)
     lines = str(caught.value).splitlines()
     assert message in lines[0]
     assert lines[0].endswith(f"(column {column})")
@@ -171,14 +171,14 @@ def test_mistakes_are_pointed_at(text, column, message):
 )
 def test_long_and_deep_texts_are_refused(text, message):
     with pytest.raises(SpecError, match=message) as caught:
-        parse_inputs(text)
+        check_inputs(text)
     assert len(str(caught.value).splitlines()[0]) < 120
 
 
 @pytest.mark.parametrize("opening", ["(", "[", "fixed(", "[("])
 def test_some_brackets_inside_one_another_are_read(opening):
     closing = {"(": ")", "[": "]"}
-    parse_inputs(opening * 15 + "1.5" + "".join(closing[mark] for mark in reversed(opening * 15) if mark in closing)).make(0)
+    made(opening * 15 + "1.5" + "".join(closing[mark] for mark in reversed(opening * 15) if mark in closing))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_other_mistakes_and_hints(text, message, tmp_path, monkeypatch):
 
 def test_what_is_unknown_gets_a_list_of_examples_that_work():
     with pytest.raises(SpecError) as caught:
-        parse_inputs("nothing(3)")
+        check_inputs("nothing(3)")
     assert max(map(len, str(caught.value).splitlines())) <= 80
     _, _, hint = str(caught.value).partition("known: ")
     examples = re.findall(r"\b[a-z]+\((?:[-\d, ]|\d\.\d|\([\d, ]+\))+\)(?::\w+)?", " ".join(hint.split()))
@@ -223,7 +223,7 @@ def test_what_is_unknown_gets_a_list_of_examples_that_work():
 
 def test_a_long_text_is_shown_around_the_mistake():
     with pytest.raises(SpecError) as caught:
-        parse_inputs("randn(3), " * 30 + "rnadn(3), " + "randn(3), " * 30)
+        check_inputs("randn(3), " * 30 + "rnadn(3), " + "randn(3), " * 30)
     _, shown, pointer, *_ = str(caught.value).splitlines()
     assert len(shown) <= 80
     assert shown[pointer.index("^") :].startswith("rnadn")

@@ -11,12 +11,12 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from pairgrad.cli.app import app
+from .command import invoke
 
 WIDTH = 80
-FILE = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+FILE = {"NO_COLOR": "1"}
 # A terminal for rich that can move no cursor and has no colours.
 TERMINAL = {**FILE, "TERM": "dumb", "TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "0"}
 LOSSES = """
@@ -59,7 +59,7 @@ def unreadable(text: str) -> list[str]:
 
 
 def printed(environment: dict[str, str], *arguments: str) -> Result:
-    return CliRunner(env=environment).invoke(app, arguments, catch_exceptions=False)
+    return invoke(*arguments, columns=WIDTH, **environment)
 
 
 def test_the_rule_has_teeth() -> None:

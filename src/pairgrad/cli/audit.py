@@ -1,4 +1,4 @@
-"""`pairgrad audit`: somebody's function, audited in a process of its own."""
+"""`pairgrad audit`: a user's function, audited in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from rich.text import Text
 
 from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.commands import AuditOptions
-from pairgrad.cli.output import prepare
-from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
+from pairgrad.cli.output import prepare, write_json
+from pairgrad.cli.spec import SpecError, check_inputs, parse_domain
 from pairgrad.cli.streams import Streams
 from pairgrad.cli.target import Unusable, saying, split
 from pairgrad.coherence.judge.verdict import Verdict
@@ -30,13 +31,14 @@ from pairgrad.coherence.report.annotations import annotations, code_quality, fai
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.intent import INTENTS
 from pairgrad.ground.checks import integer_at_least, one_of
-from pairgrad.ground.files import write_atomically
 
 COHERENT, INCOHERENT, UNTOLD = 0, 1, 2  # exit codes
-DTYPES = ("float64", "float32", "float16", "bfloat16")
-EFFORTS = ("quick", "standard", "thorough")
-FORMATS = ("text", "json", "github")
-_EXTENSIONS = {"--html": (".html", ".htm"), "--json": (".json",), "--code-quality": (".json",)}
+_CHOICES = {
+    "dtype": ("float64", "float32", "float16", "bfloat16"),
+    "intent": INTENTS,
+    "effort": ("quick", "standard", "thorough"),
+    "format": ("text", "json", "github"),
+}
 
 
 def request(target: str, options: AuditOptions) -> dict[str, Any]:
@@ -53,10 +55,10 @@ def run(options: AuditOptions) -> int:
     except KeyboardInterrupt:
         audits.give_up("interrupted")
     except Exception as error:
-        audits.say(f"cannot go on: {saying(error)}")
+        audits.say(f"cannot continue: {saying(error)}")
         if options.traceback:
             audits.streams.line(traceback.format_exc(), err=True)
-        audits.give_up(f"cannot go on: {saying(error)}")
+        audits.give_up(f"cannot continue: {saying(error)}")
     return audits.code
 
 
@@ -64,10 +66,9 @@ class _Audits:
     """The targets of one call, one after the other: files first, then words, because a reader may be gone."""
 
     def __init__(self, options: AuditOptions) -> None:
-        targets = options.targets
-        self._targets, self._options = targets, options
+        self._options = options
         self.streams = Streams("pairgrad audit")
-        self._several, self._stems = len(targets) > 1, _stems(targets)
+        self._several, self._stems = len(options.targets) > 1, _stems(options.targets)
         self._codes: list[int] = []
         self._entries: list[dict[str, Any]] = []
         self._data: list[dict[str, Any]] = []
@@ -79,27 +80,37 @@ class _Audits:
             return INCOHERENT
         return UNTOLD if self._unwritten or self.streams.lost else max(self._codes, default=UNTOLD)
 
+    @property
+    def _left(self) -> list[str]:
+        return self._options.targets[len(self._codes) :]
+
     def say(self, text: str) -> None:
-        _complain(self.streams, text)
+        """A sentence on standard error; lines that are laid out stay so."""
+        first, *rest = f"pairgrad audit: {text}".split("\n")
+        width = self.streams.err.width if self.streams.err.is_terminal else 10_000
+        words = textwrap.fill(first, width, break_long_words=False, break_on_hyphens=False)
+        self.streams.show(Text("\n".join([words, *rest])), err=True)
 
     def all(self) -> None:
         options = self._options
         try:
-            _check_files(options, several=self._several)
+            _check_file("--html", options.html, (".html", ".htm"), several=self._several)
+            _check_file("--json", options.json, (".json",), several=self._several)
+            _check_file("--code-quality", options.code_quality, (".json",), several=False)
         except ValueError as error:
-            self._refuse(str(error), files=False)
-            return
-        try:
-            _check(self._targets, options)
-        except (Unusable, SpecError, ValueError, TypeError) as error:
+            self._options = replace(options, html=None, json=None, code_quality=None)  # none of them is touched
             self._refuse(str(error))
             return
-        while len(self._codes) < len(self._targets):
-            if self._next() == "interrupted":
-                left = self._targets[len(self._codes) :]
+        try:
+            _check(options)
+        except (Unusable, ValueError, TypeError) as error:
+            self._refuse(str(error))
+            return
+        while self._left:
+            if self._next(self._left[0]) == "interrupted" and self._left:
+                left = ", ".join(self._left)
                 self._skip("not audited: interrupted before")
-                if left:
-                    self.say(f"not audited: {', '.join(left)}")
+                self.say(f"not audited: {left}")
         self._finish()
 
     def give_up(self, why: str) -> None:
@@ -110,102 +121,118 @@ class _Audits:
         except Exception:
             self._codes.append(UNTOLD)
 
-    def _refuse(self, why: str, *, files: bool = True) -> None:
+    def _refuse(self, why: str) -> None:
         """A mistake on the command line."""
-        self._skip(why, files=files)
+        self._skip(why)
         self.say(why)
-        if _on_github(self._options):
-            self.streams.line(failure_annotation("pairgrad audit", why), err=self._options.format == "json")
-        self._finish(files=files)
+        self._annotate(failure_annotation("pairgrad audit", why))
+        self._finish()
 
-    def _skip(self, why: str, *, files: bool = True) -> None:
-        for target in self._targets[len(self._codes) :]:
-            if files:
-                self._save(None, {"target": target, "error": why})
-            self._data.append({"target": target, "error": why})
-            self._entries.append(_failure_entry(target, why))
-            self._codes.append(UNTOLD)
+    def _skip(self, why: str) -> None:
+        for target in self._left:
+            self._record(target, UNTOLD, why)
 
-    def _next(self) -> str:
+    def _next(self, target: str) -> str:
         """Audit one; how that ended."""
-        target, options = self._targets[len(self._codes)], self._options
+        options = self._options
         with _shown(self.streams, target if self._several else "", options.quiet) as show, _terminated_like_interrupted():
             outcome = watch(request(target, options), options.timeout, show)
         report = None if outcome.report is None else Report.from_dict(outcome.report)
         trouble = _trouble(target, outcome, options)
-        undecided = bool(trouble) and report is not None and report.verdict is Verdict.INCONCLUSIVE
-        data = {"target": target, **({"error": trouble} if trouble else {}), **(report.to_dict() if report is not None else {})}
-        written = self._save(report, data)
-        self._data.append(data)
-        if report is not None and not undecided:
-            self._entries += code_quality(report, outcome.location, key=target)
+        written = self._record(target, _code(outcome, report), trouble, report, outcome.location)
+        self._tell(trouble, outcome, report)
+        if report is not None and not _undecided(trouble, report):
+            self._annotate(*annotations(report, outcome.location))
         if trouble:
-            self._entries.append(_failure_entry(target, trouble, outcome.location))
-        self._codes.append(_code(outcome, report))
-        _tell(self.streams, target, trouble, outcome, report, options)
-        if _on_github(options):
-            lines = [] if report is None or undecided else annotations(report, outcome.location)
-            if trouble:
-                lines.append(failure_annotation(f"{target} could not be audited to the end", trouble, outcome.location))
-            for line in lines:
-                self.streams.line(line, err=options.format == "json")
+            self._annotate(failure_annotation(f"{target} could not be audited to the end", trouble, outcome.location))
         if written and not options.quiet:
             self.streams.show(Text(f"Written: {', '.join(written)}"), err=True)
         return outcome.how
 
-    def _finish(self, *, files: bool = True) -> None:
-        if files:
-            self._write_quality()
+    def _record(self, target: str, code: int, trouble: str, report: Report | None = None, location: str | None = None) -> list[str]:
+        """Keep what became of a target, and write its files; their names."""
+        data = {"target": target, **({"error": trouble} if trouble else {}), **(report.to_dict() if report is not None else {})}
+        written = self._save(report, data)
+        self._data.append(data)
+        if report is not None and not _undecided(trouble, report):
+            self._entries += code_quality(report, location, key=target)
+        if trouble:
+            self._entries.append(_failure_entry(target, trouble, location))
+        self._codes.append(code)
+        return written
+
+    def _tell(self, trouble: str, outcome: Outcome, report: Report | None) -> None:
+        """Why the audit has no end, if it has none; the report; what else there is."""
+        empty = report is not None and not report.states and all(finding.kind == "note" for finding in report.findings)
+        as_text = report is not None and self._options.format == "text"
+        if trouble:
+            found = "nothing was found until then" if empty else "this was found until then:"
+            self.say(f"{trouble}; {found}" if as_text else trouble)
+            if self._options.traceback and outcome.failure is not None and outcome.failure["way"]:
+                self.streams.line(outcome.failure["way"], err=True)
+        if report is not None and as_text and not (trouble and empty):
+            _print(self.streams, report, self._options)
+        for note in outcome.notes:
+            self.say(note)
+
+    def _annotate(self, *lines: str) -> None:
+        if self._options.format == "github" or os.environ.get("GITHUB_ACTIONS") == "true":
+            for line in lines:
+                self.streams.line(line, err=self._options.format == "json")
+
+    def _finish(self) -> None:
+        self._write_quality()
         if self._options.format == "json":
             self.streams.line(json.dumps(self._data if self._several else self._data[0], indent=2, allow_nan=False))
 
     def _save(self, report: Report | None, data: dict[str, Any]) -> list[str]:
         """The files that were asked for. Without a report they say why there is none, and the page of an earlier one is gone."""
-        stem = self._stems[len(self._codes)]
-
-        def page(file: Path) -> None:
-            file.unlink(missing_ok=True) if report is None else report.to_html(file)
-
-        def content(file: Path) -> None:
-            _write_json(file, data) if report is None or "error" in data else report.to_json(file)
-
         written = []
-        for path, extension, write in ((self._options.html, ".html", page), (self._options.json, ".json", content)):
-            if path is not None:
-                file = path / f"{stem}{extension}" if self._several else path
-                if self._write(file, write) and (report is not None or extension == ".json"):
-                    written.append(str(file))
+        for path, extension in ((self._options.html, ".html"), (self._options.json, ".json")):
+            if path is None:
+                continue
+            file = path / f"{self._stems[len(self._codes)]}{extension}" if self._several else path
+            with self._writing(file):
+                if extension == ".html" and report is None:
+                    file.unlink(missing_ok=True)
+                    continue
+                if extension == ".html" and report is not None:
+                    report.to_html(file)
+                elif report is None or "error" in data:
+                    write_json(file, data)
+                else:
+                    report.to_json(file)
+                written.append(str(file))
         return written
 
     def _write_quality(self) -> None:
         if self._options.code_quality is not None:
-            self._write(self._options.code_quality, lambda file: _write_json(file, self._entries))
+            with self._writing(self._options.code_quality):
+                write_json(self._options.code_quality, self._entries)
 
-    def _write(self, file: Path, write: Callable[[Path], None]) -> bool:
+    @contextlib.contextmanager
+    def _writing(self, file: Path) -> Iterator[None]:
         try:
-            write(file)
+            yield
         except (OSError, UnicodeError, ImportError) as error:
             self._unwritten = True
             self.say(f"cannot write {file}: {getattr(error, 'strerror', None) or error}")
-            return False
-        return True
 
 
 def _stems(targets: Sequence[str]) -> list[str]:
     """A file name for each, no two of them equal."""
-    stems: list[str] = []
+    stems: dict[str, str] = {}  # by what a file system that ignores case sees
     for target in targets:
-        plain = stem = re.sub(r"[^\w.-]+", "_", target).strip("_.")
-        number = 1
-        while stem.lower() in [other.lower() for other in stems]:
-            number += 1
-            stem = f"{plain}-{number}"
-        stems.append(stem)
-    return stems
+        plain = re.sub(r"[^\w.-]+", "_", target).strip("_.")
+        names = (plain, *(f"{plain}-{number}" for number in range(2, len(targets) + 1)))
+        stem = next(name for name in names if name.lower() not in stems)
+        stems[stem.lower()] = stem
+    return list(stems.values())
 
 
-def _write_json(file: Path, content: Any) -> None:
-    write_atomically(file, json.dumps(content, indent=2, allow_nan=False) + "\n")
+def _undecided(trouble: str, report: Report) -> bool:
+    """Whether the trouble is all that there is to say."""
+    return bool(trouble) and report.verdict is Verdict.INCONCLUSIVE
 
 
 def _failure_entry(target: str, message: str, location: str | None = None) -> dict[str, Any]:
@@ -222,28 +249,21 @@ def _failure_entry(target: str, message: str, location: str | None = None) -> di
     }
 
 
-def _check(targets: Sequence[str], options: AuditOptions) -> None:
+def _check(options: AuditOptions) -> None:
     """Everything that can be found wrong without calling anything."""
-    for target in targets:
+    for target in options.targets:
         split(target)
     if options.inputs is not None and options.inputs_from is not None:
         raise ValueError("give --inputs or --inputs-from, not both")
-    if options.inputs is not None:
-        try:
-            parse_inputs(options.inputs)
-        except SpecError as error:
-            raise ValueError(f"--inputs: {error}") from None
-    if options.domain is not None:
-        try:
-            parse_domain(options.domain)
-        except SpecError as error:
-            raise ValueError(f"--domain: {error}") from None
-    if options.dtype is not None:
-        one_of("--dtype", options.dtype, DTYPES)
-    if options.intent is not None:
-        one_of("--intent", options.intent, INTENTS)
-    one_of("--effort", options.effort, EFFORTS)
-    one_of("--format", options.format, FORMATS)
+    for option, text, check in (("--inputs", options.inputs, check_inputs), ("--domain", options.domain, parse_domain)):
+        if text is not None:
+            try:
+                check(text)
+            except SpecError as error:
+                raise ValueError(f"{option}: {error}") from None
+    for name, choices in _CHOICES.items():
+        if getattr(options, name) is not None:
+            one_of(f"--{name}", getattr(options, name), choices)
     integer_at_least("--seed", options.seed, 0)
     if not 0 <= options.tolerance < 1:
         raise ValueError(f"--tolerance must be a number from 0 to 1, relative to the size of the gradient, got {options.tolerance:g}")
@@ -251,17 +271,10 @@ def _check(targets: Sequence[str], options: AuditOptions) -> None:
         raise ValueError(f"--timeout must be a number of seconds, or 0 for none, got {options.timeout:g}")
 
 
-def _check_files(options: AuditOptions, *, several: bool) -> None:
-    _check_file("--html", options.html, several=several)
-    _check_file("--json", options.json, several=several)
-    _check_file("--code-quality", options.code_quality, several=False)
-
-
-def _check_file(option: str, path: Path | None, *, several: bool) -> None:
+def _check_file(option: str, path: Path | None, known: tuple[str, ...], *, several: bool) -> None:
     """That it can be written, found out before the audit begins."""
     if path is None:
         return
-    known = _EXTENSIONS[option]
     if several and path.suffix.lower() in known:
         raise ValueError(f"{option} must be a folder where there are several targets, one file each, got {path}")
     if not several and path.suffix.lower() not in known:
@@ -280,37 +293,21 @@ def _check_file(option: str, path: Path | None, *, several: bool) -> None:
 @contextlib.contextmanager
 def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """How stages are shown: a bar on a terminal, a line each elsewhere."""
-    if quiet:
-        yield lambda stage: None
-        return
-    name = f"{target}: " if target else ""
-    if not streams.err.is_terminal:
-        last = ""
-
-        def line(stage: dict[str, Any]) -> None:
-            nonlocal last
-            if stage["stage"] != last and stage["steps"]:
-                last = stage["stage"]
-                calls, seconds = stage["calls"], stage["seconds"]
-                streams.line(f"{name}[{stage['step']}/{stage['steps']}] {last} ({_counted(calls, 'call')}, {seconds:.1f} s)", err=True)
-
-        yield line
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        TextColumn("{task.fields[calls]} calls"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=streams.err, transient=True) as bar:
+    name, last, terminal = f"{target}: " if target else "", "", streams.err.is_terminal
+    calls = TextColumn("{task.fields[calls]} calls")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=16), calls, TimeElapsedColumn())
+    with Progress(*columns, console=streams.err, transient=True, disable=quiet or not terminal) as bar:
         task = bar.add_task(f"{name}starting", total=None, calls=0)
 
-        def move(stage: dict[str, Any]) -> None:
-            total = stage["steps"] or None
-            bar.update(task, description=f"{name}{stage['stage']}", total=total, completed=max(stage["step"] - 1, 0), calls=stage["calls"])
+        def show(stage: dict[str, Any]) -> None:
+            nonlocal last
+            step, steps, calls = stage["step"], stage["steps"], stage["calls"]
+            bar.update(task, description=f"{name}{stage['stage']}", total=steps or None, completed=max(step - 1, 0), calls=calls)
+            if steps and stage["stage"] != last and not quiet and not terminal:
+                last = stage["stage"]
+                streams.line(f"{name}[{step}/{steps}] {last} ({_counted(calls)}, {stage['seconds']:.1f} s)", err=True)
 
-        yield move
+        yield show
 
 
 @contextlib.contextmanager
@@ -319,11 +316,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def raised(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, raised)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -340,32 +333,16 @@ def _code(outcome: Outcome, report: Report | None) -> int:
     return INCOHERENT
 
 
-def _tell(streams: Streams, target: str, trouble: str, outcome: Outcome, report: Report | None, options: AuditOptions) -> None:
-    """Why the audit has no end, if it has none; the report; what else there is."""
-    if trouble:
-        found = "nothing was found until then" if report is not None and _is_empty(report) else "this was found until then:"
-        _complain(streams, trouble + (f"; {found}" if report is not None and options.format == "text" else ""))
-        if options.traceback and outcome.failure is not None and outcome.failure["way"]:
-            streams.line(outcome.failure["way"], err=True)
-    if report is not None and options.format == "text" and not (trouble and _is_empty(report)):
-        _print(streams, report, options)
-    for note in outcome.notes:
-        _complain(streams, note)
-
-
 def _trouble(target: str, outcome: Outcome, options: AuditOptions) -> str:
     stage = outcome.stage
-    calls = f" ({_counted(stage['calls'], 'call')})" if stage["calls"] else ""
+    calls = f" ({_counted(stage['calls'])})" if stage["calls"] else ""
     where = f"while {stage['stage']}{calls}" + (f", at {outcome.place}" if outcome.place else "")
     if outcome.failure is not None:
         text = outcome.failure["message"]
         if outcome.failure["kind"] == "raised":
             text += f" while {stage['stage']}{calls}" if stage["steps"] else ""
-        return text + (
-            ""
-            if options.traceback or not outcome.failure["way"] or outcome.failure["kind"] != "raised"
-            else "; --traceback shows the way there"
-        )
+            text += "; --traceback shows the way there" if outcome.failure["way"] and not options.traceback else ""
+        return text
     if outcome.how == "timeout":
         return f"{target} timed out after {options.timeout:g} s {where}"
     if outcome.how == "interrupted":
@@ -376,21 +353,10 @@ def _trouble(target: str, outcome: Outcome, options: AuditOptions) -> str:
 
 
 def _death(code: int | None) -> str:
-    if code is not None and code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-    return f"ended with code {code}"
-
-
-def _is_empty(report: Report) -> bool:
-    return not report.states and all(finding.kind == "note" for finding in report.findings)
-
-
-def _on_github(options: AuditOptions) -> bool:
-    return options.format == "github" or os.environ.get("GITHUB_ACTIONS") == "true"
+    if code is None or code >= 0:
+        return f"ended with code {code}"
+    name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
+    return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
 def _print(streams: Streams, report: Report, options: AuditOptions) -> None:
@@ -398,12 +364,11 @@ def _print(streams: Streams, report: Report, options: AuditOptions) -> None:
     if options.quiet:
         streams.show(Text(f"{report.name}: {report.headline}"))
         return
-    lines = str(report).splitlines()
-    styles = {"[alarm]": "red", "[warning]": "yellow", "[note]": ""}
-    for number, line in enumerate(lines):
-        style = next((style for mark, style in styles.items() if line.startswith(f"  - {mark}")), "")
-        if number == 0:
-            style = "bold green" if report.passed else "bold yellow" if report.verdict is Verdict.INCONCLUSIVE else "bold red"
+    first, *rest = str(report).splitlines()
+    colour = "green" if report.passed else "yellow" if report.verdict is Verdict.INCONCLUSIVE else "red"
+    streams.show(Text(_folded(first, console), style=f"bold {colour}"))
+    for line in rest:
+        style = "red" if line.startswith("  - [alarm]") else "yellow" if line.startswith("  - [warning]") else ""
         streams.show(Text(_folded(line, console), style=style))
     if options.explain:
         streams.show(Text("\n" + _refilled(report.explain(), console)))
@@ -423,13 +388,5 @@ def _refilled(text: str, console: Console) -> str:
     return "\n\n".join(textwrap.fill(" ".join(part.split()), console.width) for part in text.split("\n\n"))
 
 
-def _complain(streams: Streams, text: str) -> None:
-    """A sentence on standard error; lines that are laid out stay so."""
-    first, *rest = f"pairgrad audit: {text}".split("\n")
-    width = streams.err.width if streams.err.is_terminal else 10_000
-    words = textwrap.fill(first, width, break_long_words=False, break_on_hyphens=False)
-    streams.show(Text("\n".join([words, *rest])), err=True)
-
-
-def _counted(count: int, one: str) -> str:
-    return f"{count} {one}{'' if count == 1 else 's'}"
+def _counted(calls: int) -> str:
+    return f"{calls} call{'' if calls == 1 else 's'}"

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,22 +52,22 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
     def take(self, event: dict[str, Any]) -> None:
-        kind = event.get("event")
-        if kind == "stage":
-            self.stage = event
-        elif kind in ("partial", "report"):
-            self.report = event["report"]
-            self.stage = {**self.stage, "calls": event.get("calls", self.stage["calls"])}
-        elif kind == "failed":
-            self.failure = event
-            if event["kind"] == "unusable":  # what was asked makes no sense, so there is nothing that was found
-                self.report = None
-        elif kind == "ready":
-            self.location = event["location"]
-        elif kind == "note":
-            self.notes.append(event["text"])
-        elif kind == "place":
-            self.place = event["place"]
+        match event["event"]:
+            case "stage":
+                self.stage = event
+            case "partial" | "report":
+                self.report = event["report"]
+                self.stage = {**self.stage, "calls": event.get("calls", self.stage["calls"])}
+            case "failed":
+                self.failure = event
+                if event["kind"] == "unusable":  # what was asked makes no sense, so there is nothing that was found
+                    self.report = None
+            case "ready":
+                self.location = event["location"]
+            case "note":
+                self.notes.append(event["text"])
+            case "place":
+                self.place = event["place"]
 
 
 class Child:
@@ -95,19 +96,15 @@ class Child:
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
         self._reader.start()
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(OSError):  # it died at once
             self._process.stdin.write(json.dumps({**request, "crash_file": self._crash_file}).encode() + b"\n")
-            self._process.stdin.flush()  # and stays open: its end tells the worker that nobody listens any more
-        except OSError:  # it died at once
-            pass
+            self._process.stdin.flush()  # and stays open: its end tells the worker that the parent is gone
 
     def _read(self, descriptor: int) -> None:
         with open(descriptor, "rb") as lines:
             for line in lines:
-                try:
+                with contextlib.suppress(ValueError):  # the last line of a worker that died in the middle of it
                     self.events.put(json.loads(line))
-                except ValueError:  # the last line of a worker that died in the middle of it
-                    continue
 
     def ended(self) -> bool:
         """Whether the process is over and everything it said is in `events`."""
@@ -117,20 +114,14 @@ class Child:
         self._reader.join(_GRACE)
         return True
 
-    @property
-    def code(self) -> int | None:
-        return self._process.poll()
-
     def interrupt(self) -> None:
-        if sys.platform == "win32":
-            self._process.terminate()
-        else:
-            self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
 
-    def wait(self, seconds: float) -> None:
-        """For an end of its own accord."""
+    def wait(self, seconds: float) -> int | None:
+        """For an end of its own accord; the exit code, if it came to that."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
+            return self._process.wait(seconds)
+        return None
 
     def close(self) -> None:
         """End it, and what it has started, whichever of them is still there."""
@@ -147,11 +138,8 @@ class Child:
 
     def crash_place(self) -> str:
         """Where in the user's code a crash happened, as far as the interpreter could write it down."""
-        try:
-            found = list(_CRASH.finditer(Path(self._crash_file).read_text(errors="replace")))
-        except OSError:
-            return ""
-        return innermost((match["file"], int(match["line"]), match["name"]) for match in found)
+        found = _CRASH.finditer(Path(self._crash_file).read_text(errors="replace"))
+        return innermost(traceback.FrameSummary(match["file"], int(match["line"]), match["name"]) for match in found)
 
 
 def watch(request: dict[str, Any], timeout: float, show: Callable[[dict[str, Any]], None]) -> Outcome:
@@ -166,17 +154,15 @@ def watch(request: dict[str, Any], timeout: float, show: Callable[[dict[str, Any
     child = Child(request)
     try:
         try:
-            outcome.how = _followed(child, outcome, timeout, show)
+            outcome.how = _followed(child, outcome, timeout + _START if timeout else float("inf"), timeout or float("inf"), show)
         except KeyboardInterrupt:
             outcome.how = "interrupted"
         if outcome.how in ("timeout", "interrupted"):
-            begun = outcome.stage["stage"] != "starting"
-            if begun:
+            if outcome.stage["stage"] != "starting":
                 child.interrupt()
-                _collected(child, outcome)
+                _followed(child, outcome, _GRACE)  # what it still has to say
         else:
-            child.wait(_GRACE)
-            outcome.code = child.code
+            outcome.code = child.wait(_GRACE)
             if outcome.how == "died":
                 outcome.place = child.crash_place()
     finally:
@@ -184,36 +170,23 @@ def watch(request: dict[str, Any], timeout: float, show: Callable[[dict[str, Any
     return outcome
 
 
-def _followed(child: Child, outcome: Outcome, timeout: float, show: Callable[[dict[str, Any]], None]) -> str:
-    deadline = time.monotonic() + timeout + _START if timeout else float("inf")
-    while True:
+def _followed(
+    child: Child, outcome: Outcome, seconds: float, once_started: float = 0.0, show: Callable[[dict[str, Any]], None] | None = None
+) -> str:
+    """Take what the worker says until it ends or its time is over; the seconds count again from when it has started. How that ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() <= deadline:
         try:
             event = child.events.get(timeout=_WAIT)
         except queue.Empty:
             if child.ended() and child.events.empty():
                 return "died"
-            event = {}
-        if event.get("event") == "started" and timeout:
-            deadline = time.monotonic() + timeout
-        if event.get("event") == "end":
-            return "done"
-        outcome.take(event)
-        if event.get("event") == "stage":
-            show(event)
-        if time.monotonic() > deadline:
-            return "timeout"
-
-
-def _collected(child: Child, outcome: Outcome) -> None:
-    """What an interrupted worker still has to say."""
-    until = time.monotonic() + _GRACE
-    while time.monotonic() < until:
-        try:
-            event = child.events.get(timeout=_WAIT)
-        except queue.Empty:
-            if child.ended() and child.events.empty():
-                return
             continue
-        if event.get("event") == "end":
-            return
+        if event["event"] == "end":
+            return "done"
+        if event["event"] == "started":
+            deadline = time.monotonic() + once_started
         outcome.take(event)
+        if event["event"] == "stage" and show is not None:
+            show(event)
+    return "timeout"

@@ -1,10 +1,11 @@
-"""The process in which `pairgrad audit` calls somebody's code: it reads a request and tells what happens, one JSON object per line.
+"""The process in which `pairgrad audit` calls the user's code: it reads a request and tells what happens, one JSON object per line.
 
 Run as `python -m pairgrad.cli.audit_worker CHANNEL`, with the request on its standard input, which stays open as long as the parent lives.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -19,124 +20,83 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from pairgrad.cli.spec import SpecError, parse_domain, parse_inputs
+from pairgrad.cli import target as targets
+from pairgrad.cli.spec import SpecError, make_inputs, parse_domain
 from pairgrad.cli.spec_values import DTYPES, tensors
-from pairgrad.cli.target import (
-    Unusable,
-    arranged,
-    as_callable,
-    example,
-    file_of,
-    find,
-    function_of,
-    imported,
-    place_in,
-    place_of,
-    saying,
-    shown,
-    signature,
-    split,
-    structured,
-    way_of,
-)
-from pairgrad.coherence import Progress, Report, Subject, Verdict, audit
+from pairgrad.cli.target import Unusable, at, called, find, function_of, imported, place_in, saying, signature, split, structured, way_of
+from pairgrad.coherence import Progress, Subject, Verdict, audit
 from pairgrad.coherence.report.annotations import callable_location
-
-Send = Callable[[dict[str, Any]], None]
 
 _PAUSE = 1.0  # seconds between two partial reports of one stage
 _SHARE = 0.05  # of the time, at most, goes into them
 
 
-def run(request: dict[str, Any], send: Send, teller: Teller | None = None) -> None:
+def run(request: dict[str, Any], teller: Teller) -> None:
     """Make the audit that is asked for. Ends with an event "report" or "failed"."""
-    teller = teller or Teller(send)
+    send = teller.send
     place, _, path = request["target"].rpartition(":")
     try:
         torch.manual_seed(request["seed"])  # of a module that is made here
         teller.stage(f"importing {place}")
         module = imported(place)
         found = find(module, path)
-        fn = as_callable(found, path)
+        fn = targets.as_callable(found, path)
         send({"event": "ready", "location": callable_location(fn)})
         teller.stage("making the inputs")
         inputs, domain = _arguments(fn, found, module, path, request)
         dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
         teller.stage(f"calling {path} for the first time")
-        report = audit(
-            fn,
-            inputs,
-            domain=domain,
-            dtype=dtype,
-            effort=request["effort"],
-            second_order=request["second_order"],
-            consequences=request["consequences"],
-            tolerance=request["tolerance"],
-            intent=request["intent"],
-            seed=request["seed"],
-            progress=teller.progress,
-        )
-        if _says_nothing(report) and _is_nan(fn, inputs, dtype):
-            send(
-                {
-                    "event": "note",
-                    "text": f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs.",
-                }
-            )
+        names = ("effort", "second_order", "consequences", "tolerance", "intent", "seed")
+        given = {name: request[name] for name in names}
+        report = audit(fn, inputs, domain=domain, dtype=dtype, progress=teller.progress, **given)
+        silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
+        if silent and _is_nan(fn, inputs, dtype):
+            text = f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs."
+            send({"event": "note", "text": text})
         send({"event": "report", "report": report.to_dict()})
-    except (Unusable, SpecError) as error:
-        send({"event": "failed", "kind": "unusable", "message": str(error), "way": getattr(error, "way", "")})
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and teller.interrupted:
+            raise
         failure = _explained(error, path)
         if failure["kind"] == "raised":
             teller.partial()
         send({"event": "failed", **failure})
-    except KeyboardInterrupt as error:
-        if teller.interrupted:
-            raise
-        teller.partial()
-        at = place_of(error)
-        message = f"{path} raised KeyboardInterrupt{f' ({at})' if at else ''}"
-        send({"event": "failed", "kind": "raised", "message": message, "way": way_of(error)})
-    except SystemExit as error:
-        teller.partial()
-        message = f"{path} ends the program (sys.exit, code {error.code})"
-        send({"event": "failed", "kind": "raised", "message": message, "way": way_of(error)})
 
 
-def _explained(error: Exception, path: str) -> dict[str, Any]:
+def _explained(error: BaseException, path: str) -> dict[str, Any]:
     """A sentence on an exception: the user's, or that of the audit on what it was given."""
-    at = place_of(error)
-    if at:
-        return {"kind": "raised", "message": f"{path} raised {saying(error)} ({at})", "way": way_of(error)}
-    text = " ".join(str(error).split())
-    text = f"{path}{text.removeprefix('fn')}" if text.startswith("fn must") else text
-    if isinstance(error, (TypeError, ValueError)):
-        return {"kind": "unusable", "message": text, "way": way_of(error)}
-    return {"kind": "raised", "message": f"{path} raised {saying(error)}", "way": way_of(error)}
+    if isinstance(error, Unusable | SpecError):
+        return {"kind": "unusable", "message": str(error), "way": getattr(error, "way", "")}
+    text, kind = " ".join(str(error).split()), "raised"
+    if isinstance(error, SystemExit):
+        text = f"{path} ends the program (sys.exit, code {error.code})"
+    elif isinstance(error, TypeError | ValueError) and not at(error):
+        kind, text = "unusable", f"{path}{text.removeprefix('fn')}" if text.startswith("fn must") else text
+    else:
+        text = f"{path} raised {saying(error)}{at(error)}"
+    return {"kind": kind, "message": text, "way": way_of(error)}
 
 
 class Teller:
     """Sends stages, and partial reports now and then.
 
     Attributes:
+        send: hands an event over.
         interrupted: whether a KeyboardInterrupt comes from the parent; the function may raise one itself.
     """
 
-    def __init__(self, send: Send) -> None:
-        self.interrupted = False
-        self._send, self._last = send, None
-        self._stage = ""
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self.send, self.interrupted = send, False
+        self._last, self._stage = None, ""
         self._sent, self._pause = time.perf_counter(), _PAUSE
 
-    def stage(self, name: str) -> None:
-        """One of those before the audit."""
-        self._send({"event": "stage", "stage": name, "step": 0, "steps": 0, "calls": 0, "seconds": 0.0})
+    def stage(self, name: str, step: int = 0, steps: int = 0, calls: int = 0, seconds: float = 0.0) -> None:
+        """One of the audit, or, without a number, one of those before it."""
+        self.send({"event": "stage", "stage": name, "step": step, "steps": steps, "calls": calls, "seconds": seconds})
 
     def progress(self, now: Progress) -> None:
         self._last = now
-        event = {"event": "stage", "stage": now.stage, "step": now.step + 1, "steps": now.steps, "calls": now.calls, "seconds": now.seconds}
-        self._send(event)
+        self.stage(now.stage, now.step + 1, now.steps, now.calls, now.seconds)
         if now.stage != self._stage or time.perf_counter() - self._sent >= self._pause:
             self._stage = now.stage
             self.partial()
@@ -147,7 +107,7 @@ class Teller:
             return
         begun = time.perf_counter()
         report = self._last.report()
-        self._send({"event": "partial", "report": report.to_dict(), "calls": report.evaluations})
+        self.send({"event": "partial", "report": report.to_dict(), "calls": report.evaluations})
         self._sent = time.perf_counter()
         self._pause = max(_PAUSE, (self._sent - begun) / _SHARE)
 
@@ -160,53 +120,38 @@ def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict
     own = next((parameter.dtype for parameter in parameters if parameter.is_floating_point()), torch.float64)
     dtype = own if request["dtype"] is None else DTYPES[request["dtype"]]
     if request["inputs"] is not None:
-        args, kwargs = parse_inputs(request["inputs"]).make(request["seed"], dtype)
+        args, kwargs = make_inputs(request["inputs"], request["seed"], dtype)
         if not parameters and not any(tensor.is_floating_point() for tensor in tensors((args, kwargs))):
             args, kwargs = pytree.tree_map_only(float, lambda number: torch.tensor(number, dtype=dtype), (args, kwargs))
     elif request["inputs_from"] is not None:
         args, kwargs = _from_callable(request["inputs_from"], module)
     else:
         held = _held(fn, found, module, path)
-        if held is not None:
-            args, kwargs = structured(*held)
-        elif domain is not None:
-            args, kwargs = _middle(domain, dtype)
-        else:
+        if held is None and domain is None:
             raise Unusable(_without_inputs(fn, path, request["target"]))
-    return arranged(fn, path, args, kwargs, domain)
+        args, kwargs = structured(*held) if held is not None else _middle(domain, dtype)
+    return targets.arranged(fn, path, args, kwargs, domain)
 
 
 def _from_callable(target: str, module: ModuleType) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a function gives, of any module, or of that of the target if it is not named."""
+    path = target
     if ":" in target:
         place, path = split(target)
         module = imported(place)
-    else:
-        path = target
-    found = find(module, path)
-    return structured(_called(found, path) if callable(found) else found, target)
+    return structured(called(find(module, path), path), target)
 
 
 def _held(fn: Any, found: Any, module: ModuleType, path: str) -> tuple[Any, str] | None:
     """Inputs that the callable or its module has: an attribute `example_inputs`, or `<name>_inputs`; values, or functions that give them."""
-    for owner in (found, fn, function_of(fn), type(fn)):
-        given = getattr(owner, "example_inputs", None)
-        if given is not None and not isinstance(owner, ModuleType):
-            return (_called(given, "example_inputs") if callable(given) else given), f"{path}.example_inputs"
-    for part in reversed(path.split(".")):
-        name = f"{part}_inputs"
-        given = getattr(module, name, None)
+    owners = [owner for owner in (found, fn, function_of(fn), type(fn)) if not isinstance(owner, ModuleType)]
+    places = [(owner, "example_inputs", f"{path}.example_inputs") for owner in owners]
+    places += [(module, f"{part}_inputs", f"{part}_inputs") for part in reversed(path.split("."))]
+    for owner, name, source in places:
+        given = getattr(owner, name, None)
         if given is not None:
-            return (_called(given, name) if callable(given) else given), name
+            return called(given, name), source
     return None
-
-
-def _called(make: Callable[..., Any], name: str) -> Any:
-    try:
-        return make()
-    except Exception as error:
-        at = place_of(error)
-        raise Unusable(f"{name}() raised {saying(error)}{f' ({at})' if at else ''}", way_of(error)) from None
 
 
 def _middle(domain: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -226,18 +171,15 @@ def _without_inputs(fn: Any, path: str, target: str) -> str:
     expected = signature(fn)
     if expected is not None and not expected.parameters:
         return f"{path}() takes no arguments, so there is nothing to differentiate: let it take the tensors that it computes with"
-    call = f"{path}{shown(expected)}" if expected is not None else path
+    call = f"{path}{targets.shown(expected)}" if expected is not None else path
     return (
-        f'{call} needs inputs, for example:\n    pairgrad audit {target} --inputs "{example(fn)}"\n'
+        f'{call} needs inputs, for example:\n    pairgrad audit {target} --inputs "{targets.example(fn)}"\n'
         f"or an interval to scan (--domain 0.1..4), or a function {path.partition('.')[0]}_inputs() beside it that returns them"
     )
 
 
-def _says_nothing(report: Report) -> bool:
-    return report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
-
-
 def _is_nan(fn: Any, inputs: Any, dtype: torch.dtype | None) -> bool:
+    """Whether the outputs hold nothing but NaN."""
     try:
         outputs = Subject(fn, inputs, dtype=dtype if not isinstance(fn, torch.nn.Module) else None).outputs
     except Exception:
@@ -249,15 +191,14 @@ class _Channel:
     """Whole lines into the pipe to the parent, and what an interruption does."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._writing, self._late = descriptor, False, False
+        self._pipe, self._writing, self._late = open(descriptor, "wb"), False, False  # noqa: SIM115 (for as long as the process lives)
         self.teller = Teller(self.send)
 
     def send(self, event: dict[str, Any]) -> None:
-        data = json.dumps(event).encode() + b"\n"
         self._writing = True
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            self._pipe.write(json.dumps(event).encode() + b"\n")
+            self._pipe.flush()
         except OSError:  # the parent is gone
             os._exit(2)
         self._writing = False
@@ -271,9 +212,7 @@ class _Channel:
         if self._writing:
             self._late = True
             return
-        at = place_in(frame)
-        if at:
-            self.send({"event": "place", "place": at})
+        self.send({"event": "place", "place": place_in(frame)})
         self.teller.partial()
         self.teller.interrupted = True
         raise KeyboardInterrupt
@@ -305,21 +244,18 @@ def main() -> None:
     if not line:  # the parent is gone already
         return
     request = json.loads(line)
-    sys.argv = [file_of(request["target"].rpartition(":")[0])]  # a script that reads its arguments finds none
+    sys.argv = [targets.file_of(request["target"].rpartition(":")[0])]  # a script that reads its arguments finds none
     parent = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (for as long as the process lives)
+    sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
+    os.dup2(sys.stdin.fileno(), 0)
     threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     if request.get("crash_file"):
         faulthandler.enable(open(request["crash_file"], "w"), all_threads=False)  # noqa: SIM115
     signal.signal(signal.SIGINT, channel.interrupted)
     channel.send({"event": "started"})
     try:
-        run(request, channel.send, channel.teller)
-    except KeyboardInterrupt:
-        pass
+        with contextlib.suppress(KeyboardInterrupt):
+            run(request, channel.teller)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         channel.send({"event": "end"})

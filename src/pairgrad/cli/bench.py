@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from torch.nn.functional import normalize
 
 import pairgrad as pg
-from pairgrad.cli.output import progress
+from pairgrad.cli.commands import BenchOptions
+from pairgrad.cli.output import print_table, progress, save_json
 from pairgrad.ground.checks import one_of
-from pairgrad.ground.files import write_atomically
 from pairgrad.ground.timing import Call, machine_line, median_seconds
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -25,30 +22,18 @@ _ELEMENTS = 4096
 _REALIZATIONS = ("paired", "arfr", "original", "log-miller", "scott")
 
 
-@dataclass(frozen=True)
-class Workload:
-    """What is measured, and where."""
+def check(workload: BenchOptions) -> None:
+    """Refuse a device or a dtype that cannot be used here."""
+    one_of("--dtype", workload.dtype, tuple(_DTYPES))
+    try:
+        torch.zeros(1, dtype=_DTYPES[workload.dtype], device=workload.device).item()  # the device "meta" has no numbers
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"--device must be one that torch can use with {workload.dtype}, got {workload.device!r}: {reason}") from None
 
-    device: str
-    dtype: str
-    batch: int
-    classes: int
-    dim: int
-    compiled: bool
-    repeats: int
-    threads: int
 
-    def __post_init__(self) -> None:
-        one_of("--dtype", self.dtype, tuple(_DTYPES))
-        try:
-            torch.zeros(1, dtype=_DTYPES[self.dtype], device=self.device).item()  # the device "meta" has no numbers
-        except (RuntimeError, AssertionError, TypeError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"--device must be one that torch can use with {self.dtype}, got {self.device!r}: {reason}") from None
-
-    def moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        """To its device and dtype."""
-        return tensor.to(torch.device(self.device), _DTYPES[self.dtype])
+def _moved(tensor: torch.Tensor, workload: BenchOptions) -> torch.Tensor:
+    return tensor.to(torch.device(workload.device), _DTYPES[workload.dtype])
 
 
 @dataclass(frozen=True)
@@ -60,16 +45,13 @@ class Measured:
     seconds: dict[str, float]
 
 
-def run(workload: Workload, console: Console, file: Path | None = None) -> None:
+def run(workload: BenchOptions, console: Console) -> None:
     """Measure, print, and write down if asked for."""
     before = torch.get_num_threads()
     torch.set_num_threads(workload.threads)
     try:
-        where = (
-            machine_line()
-            if workload.device == "cpu"
-            else f"{torch.get_device_module(workload.device).get_device_name()}; {machine_line()}"
-        )
+        on = "" if workload.device == "cpu" else f"{torch.get_device_module(workload.device).get_device_name()}; "
+        where = f"{on}{machine_line()}"
         results = []
         for part in (learning_step, potentials):
             with progress(console, part.__name__.replace("_", " "), 1):
@@ -77,29 +59,24 @@ def run(workload: Workload, console: Console, file: Path | None = None) -> None:
     finally:
         torch.set_num_threads(before)
     for measured in results:
-        table = Table("", "milliseconds", f"over {measured.base}", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column in table.columns[1:]:
-            column.justify = "right"
-        for name, seconds in measured.seconds.items():
-            table.add_row(name, f"{1e3 * seconds:.3f}", f"{seconds / measured.seconds[measured.base]:.2f}")
+        base = measured.seconds[measured.base]
+        rows = [(name, f"{1e3 * seconds:.3f}", f"{seconds / base:.2f}") for name, seconds in measured.seconds.items()]
         console.print(Text(measured.title, style="bold"))
-        console.print(table)
+        print_table(console, ("", "milliseconds", f"over {measured.base}"), rows)
         console.print()
     console.print(Text(f"Medians of {workload.repeats} interleaved calls. {where}", style="dim"))
-    if file is not None:
-        data = {"workload": asdict(workload), "machine": where, "results": [asdict(measured) for measured in results]}
-        write_atomically(file, json.dumps(data, indent=2) + "\n")
-        console.print(Text(f"Written to {file}"), soft_wrap=True)
+    given = {name: value for name, value in asdict(workload).items() if name != "json"}
+    save_json(console, workload.json, {"workload": given, "machine": where, "results": [asdict(measured) for measured in results]})
 
 
-def learning_step(workload: Workload) -> Measured:
+def learning_step(workload: BenchOptions) -> Measured:
     """Forward and backward of the vMF cross-entropy against a filled bank, over the two matrix products that it cannot do without."""
     generator = torch.Generator().manual_seed(0)
-    centres = normalize(workload.moved(torch.randn(workload.classes, workload.dim, generator=generator)), dim=1)
+    centres = normalize(_moved(torch.randn(workload.classes, workload.dim, generator=generator), workload), dim=1)
     state = pg.ClassState(centres, torch.full_like(centres[:, 0], workload.dim))
-    features = normalize(workload.moved(torch.randn(workload.batch, workload.dim, generator=generator)), dim=1).requires_grad_()
+    features = normalize(_moved(torch.randn(workload.batch, workload.dim, generator=generator), workload), dim=1).requires_grad_()
     labels = torch.randint(workload.classes, (workload.batch,), generator=generator).to(workload.device)
-    weights = workload.moved(torch.rand(workload.batch, workload.classes, generator=generator))
+    weights = _moved(torch.rand(workload.batch, workload.classes, generator=generator), workload)
     plain = features.detach()
 
     def products() -> None:
@@ -116,21 +93,16 @@ def learning_step(workload: Workload) -> Measured:
     return Measured(title, "two matrix products", median_seconds(_finished(calls, workload), workload.repeats))
 
 
-def potentials(workload: Workload) -> Measured:
+def potentials(workload: BenchOptions) -> Measured:
     """Value and slope together, by realization."""
     nu = max(workload.dim / 2 - 1, 0.5)
-    x = workload.moved(nu * torch.logspace(-2, 2, _ELEMENTS))
-    calls = {name: _pair(name, workload.dim, x) for name in _REALIZATIONS}
+    x = _moved(nu * torch.logspace(-2, 2, _ELEMENTS), workload)
+    calls: dict[str, Call] = {name: partial(pg.potential(workload.dim, name).pair, x) for name in _REALIZATIONS}
     title = f"Potential: value and slope of {_ELEMENTS} numbers, dim {workload.dim}, {workload.dtype}"
     return Measured(title, "paired", median_seconds(_finished(calls, workload), workload.repeats))
 
 
-def _pair(name: str, dim: int, x: torch.Tensor) -> Call:
-    pot = pg.potential(dim, name)
-    return lambda: pot.pair(x)
-
-
-def _finished(calls: dict[str, Call], workload: Workload) -> dict[str, Call]:
+def _finished(calls: dict[str, Call], workload: BenchOptions) -> dict[str, Call]:
     """On an accelerator a call is over when its work is done."""
     device = torch.device(workload.device)
     if device.type == "cpu":
@@ -138,10 +110,6 @@ def _finished(calls: dict[str, Call], workload: Workload) -> dict[str, Call]:
     wait = torch.get_device_module(device).synchronize
 
     def waiting(call: Call) -> Call:
-        def both() -> None:
-            call()
-            wait()
-
-        return both
+        return lambda: (call(), wait())
 
     return {name: waiting(call) for name, call in calls.items()}

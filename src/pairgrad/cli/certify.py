@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import pairgrad as pg
 from pairgrad.certificates import ratio
 from pairgrad.certificates.ratio import Proof
 from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
+from pairgrad.cli.commands import CertifyOptions
 from pairgrad.cli.mistakes import fail
-from pairgrad.cli.output import progress
+from pairgrad.cli.output import print_table, progress
 from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
 
@@ -27,18 +25,18 @@ _MEASURABLE = 10**6  # the largest nu at which exact values are computed for com
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def run(dim: int | None, nu: float | None, order: int | None, shift: int | None, max_order: int) -> bool:
+def run(options: CertifyOptions) -> bool:
     """Prove what was asked for and print it; False if a proof failed."""
     flint()  # what is missing is said before anything is printed
-    console = Console()
+    console, order = Console(), options.order
     try:
-        if dim is None and nu is None:
-            if shift is not None:
-                raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {shift} alone")
-            if order is not None:
-                return _orders(console, range(_provable("--order", order), order + 1))
-            return _orders(console, range(1, _provable("--max-order", max_order) + 1))
-        return _potentials(console, dim, nu, order, shift)
+        if options.dim is not None or options.nu is not None:
+            return _potentials(console, options.dim, options.nu, order, options.shift)
+        if options.shift is not None:
+            raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {options.shift} alone")
+        if order is not None:
+            return _orders(console, range(_provable("--order", order), order + 1))
+        return _orders(console, range(1, _provable("--max-order", 8 if options.max_order is None else options.max_order) + 1))
     except (ValueError, TypeError) as error:
         fail("certify", re.sub(r"^(?=(dim|nu|order|shift) )", "--", str(error)))
 
@@ -64,14 +62,14 @@ def _orders(console: Console, orders: range) -> bool:
     console.print("  |R - A_n| <= leading / c^(n+1) + next / c^(n+2)")
     console.print("  |R - A_n| <= B v / c^(n+1),  v = x / sqrt(c^2 + x^2)")
     console.print("  c = nu + 1/2 (midpoint family, 'paired') or c = nu (centred, 'arfr')\n")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""):
-        table.add_column(heading, justify="left" if heading in ("family", "") else "right", no_wrap=True)
-    for family, order, proof in proofs:
-        numbers = [rounded_up(proof.constants[name]) for name in ("nu_0", "leading", "next", "relative")]
-        verdict = Text("proven") if proof.holds else Text("FAILED", style="bold red")
-        table.add_row(family, str(order), *numbers, f"{proof.margin:.1e}", f"{proof.seconds:.2f}", verdict)
-    console.print(table)
+    rows = [
+        (
+            *(family, str(order), *(rounded_up(proof.constants[name]) for name in ("nu_0", "leading", "next", "relative"))),
+            *(f"{proof.margin:.1e}", f"{proof.seconds:.2f}", Text("proven") if proof.holds else Text("FAILED", style="bold red")),
+        )
+        for family, order, proof in proofs
+    ]
+    print_table(console, ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""), rows, left=("family", ""))
     console.print("\nmargin: the share of the inward pull at the barrier that the residual leaves")
     console.print("\nEvery potential with order 'auto', all x >= 0, all nu >= 0, before rounding:")
     for dtype, proof in plans:
@@ -108,7 +106,8 @@ def _potentials(console: Console, dim: int | None, nu: float | None, order: int 
 
 
 def _general(console: Console, family: str, order: int) -> bool:
-    proof = _proven(console, lambda: ratio.prove_order(family, order))
+    with console.status("proving"):
+        proof = ratio.prove_order(family, order)
     console.print(Text(f"Theorem, order {order}, {family} family", style="bold"))
     _explain(console, proof)
     return proof.holds
@@ -120,7 +119,8 @@ def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: s
     if certificate.bound is None or certificate.bound == float("inf"):
         _line(console, "", f"no bound: {certificate.reason}\n")
         return True
-    proof = _proven(console, lambda: ratio.prove_potential(pot, dtype))
+    with console.status("proving"):
+        proof = ratio.prove_potential(pot, dtype)
     _explain(console, proof)
     _line(console, "relative", f"|slope - R| <= {rounded_up(certificate.relative_bound or 0.0)} R")
     if pot.nu <= _MEASURABLE:
@@ -137,11 +137,6 @@ def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: s
     _line(console, "rounding", words)
     _line(console, "seen", f"{seen:.1f} u, the largest rounding error of 1000 random x\n")
     return proof.holds
-
-
-def _proven(console: Console, prove: Callable[[], Proof]) -> Proof:
-    with console.status("proving"):
-        return prove()
 
 
 def _explain(console: Console, proof: Proof) -> None:

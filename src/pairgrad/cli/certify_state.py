@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import pairgrad as pg
 from pairgrad.certificates.learning import LearningCertificate, certify, shot_groups
 from pairgrad.certificates.saved import SavedState, load_state
+from pairgrad.cli.commands import CertifyOptions
 from pairgrad.cli.mistakes import fail
+from pairgrad.cli.output import print_table
 from pairgrad.ground.checks import one_of
 from pairgrad.sphere import ClassBank
 
@@ -21,27 +19,30 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _TEMPERATURE = 0.1
 
 
-def run(path: Path, temperature: float | None, realizations: list[str] | None, dtype: str | None, bank: str | None) -> None:
+def run(options: CertifyOptions) -> None:
     """Read the state, certify it for every realization and print what a person wants to know."""
     console = Console()
+    assert options.state is not None
     try:
-        saved = load_state(path, bank=bank)
-        working = None if dtype is None else _DTYPES[one_of("--dtype", dtype, tuple(_DTYPES))]
-        tau = temperature if temperature is not None else saved.temperature
+        saved = load_state(options.state, bank=options.bank)
+        working = None if options.dtype is None else _DTYPES[one_of("--dtype", options.dtype, tuple(_DTYPES))]
+        tau = options.temperature if options.temperature is not None else saved.temperature
         assumed = list(saved.assumed)
         if tau is None:
             tau = _TEMPERATURE
             assumed.append(f"the temperature is {tau:g} (give another with --temperature)")
-        counts, source = _counts(saved)
+        counts, source = saved.class_counts, "class_counts of the file"
+        if counts is None and isinstance(saved.state, ClassBank):
+            counts, source = saved.state.counts, "the counts of the bank"
         groups = {} if counts is None else shot_groups(saved.labels, counts)
         with console.status("certifying"):
             certificates = [
                 certify(saved.views, saved.labels, saved.state, tau, saved.log_prior, name, groups=groups, geometry_dtype=working)
-                for name in realizations or _with_theorem(console, saved.state.dim)
+                for name in options.realization or _with_theorem(console, saved.state.dim)
             ]
     except (ValueError, TypeError) as error:
         fail("certify", error)
-    _describe(console, saved, source)
+    _describe(console, saved, source if counts is not None else "")
     if assumed:
         console.print(Text(f"The file does not say otherwise, so it is assumed that {'; '.join(assumed)}.\n", style="yellow"))
     for certificate in certificates:
@@ -61,14 +62,6 @@ def _with_theorem(console: Console, dim: int) -> list[str]:
     return found
 
 
-def _counts(saved: SavedState) -> tuple[torch.Tensor | None, str]:
-    if saved.class_counts is not None:
-        return saved.class_counts, "class_counts of the file"
-    if isinstance(saved.state, ClassBank):
-        return saved.state.counts, "the counts of the bank"
-    return None, ""
-
-
 def _describe(console: Console, saved: SavedState, source: str) -> None:
     kappa, lengths = saved.state.classes().concentration, torch.linalg.vector_norm(saved.features.double(), dim=-1)
     console.print(Text(f"Concentrations {float(kappa.min()):.4g} to {float(kappa.max()):.4g}, "
@@ -81,12 +74,6 @@ def _describe(console: Console, saved: SavedState, source: str) -> None:
 
 def _print(console: Console, certificate: LearningCertificate) -> None:
     console.print(Text(certificate.title, style="bold"))
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("|computed - exact|", no_wrap=True)
-    for heading in ("at most", "truncation", "rounding"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for line in certificate.lines():
-        table.add_row(*line)
-    console.print(table)
+    print_table(console, ("|computed - exact|", "at most", "truncation", "rounding"), certificate.lines(), left=("|computed - exact|",))
     console.print(Text(f"\n{certificate.verdict()}", style="" if bool(certificate.margin.unchanged.all()) else "yellow"))
     console.print(Text(f"{certificate.ratio}\n", style="dim"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from pairgrad.cli import exit_codes
-from pairgrad.cli.mistakes import THREADS, check_file, explained, fail, in_full
+from pairgrad.cli.mistakes import IN_FULL, THREADS, explained, fail
 from pairgrad.cli.pages import Command, Group
 
 _WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
@@ -17,8 +17,12 @@ _RUN, _MACHINE = "The run", "The machines"
 _ALL_POTENTIALS, _ONE_POTENTIAL, _STATE = "For all potentials", "For one potential", "For a learning state"
 
 
-def _option(help: str, metavar: str | None = None, group: str | None = None, flags: tuple[str, ...] = (), **more: Any) -> Any:
-    return typer.Option(*flags, help=help, metavar=metavar, rich_help_panel=group, **more)
+def _option(help: str, metavar: str | None = None, group: str | None = None, **more: Any) -> Any:
+    return typer.Option(help=help, metavar=metavar, rich_help_panel=group, **more)
+
+
+def _flag(*names: str, help: str, group: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=group)
 
 
 def complete_realizations(incomplete: str) -> list[tuple[str, str]]:
@@ -54,27 +58,16 @@ class AuditOptions:
     intent: Annotated[
         str | None, _option("What is wanted: straight-through, gradient-cap or implicit-reparameterization.", "NAME", _HOW)
     ] = None
-    second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW, flags=("--second-order/--no-second-order",))] = True
-    consequences: Annotated[
-        bool, _option("Look for causes and effects of a defect.", group=_HOW, flags=("--consequences/--no-consequences",))
-    ] = True
+    second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW)] = True
+    consequences: Annotated[bool, _option("Look for causes and effects of a defect.", group=_HOW)] = True
     timeout: Annotated[float, _option("Seconds for each target; 0 for no end.", "SECONDS", _HOW)] = 300.0
     html: Annotated[Path | None, _option("Write the report as a page; a folder if there are several targets.", "FILE", _REPORT)] = None
     json: Annotated[Path | None, _option("Write the report as data; a folder if there are several targets.", "FILE", _REPORT)] = None
     code_quality: Annotated[Path | None, _option("Write what does not pass in GitLab's code-quality format.", "FILE", _REPORT)] = None
     format: Annotated[str, _option("text, json, or github for annotations.", "FORMAT", _REPORT)] = "text"
-    explain: Annotated[bool, _option("Say it in plain words too.", group=_REPORT, flags=("--explain",))] = False
-    quiet: Annotated[
-        bool,
-        _option(
-            "No progress, and the verdict only.",
-            flags=(
-                "--quiet",
-                "-q",
-            ),
-        ),
-    ] = False
-    traceback: Annotated[bool, _option("Show the way to an exception, as --debug does.", flags=("--traceback",))] = False
+    explain: Annotated[bool, _flag("--explain", help="Say it in plain words too.", group=_REPORT)] = False
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="No progress, and the verdict only.")] = False
+    traceback: Annotated[bool, _flag("--traceback", help="Show the way to an exception, as --debug does.")] = False
 
 
 def audit(options: AuditOptions) -> None:
@@ -85,7 +78,7 @@ def audit(options: AuditOptions) -> None:
     """
     from pairgrad.cli.audit import run
 
-    raise typer.Exit(run(replace(options, traceback=options.traceback or in_full())))
+    raise typer.Exit(run(replace(options, traceback=options.traceback or IN_FULL.get())))
 
 
 @dataclass(frozen=True)
@@ -124,33 +117,22 @@ def certify(options: CertifyOptions) -> None:
     --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
     """
     with explained("certify", reads=options.state):
-        about_a_potential = {
-            "--dim": options.dim,
-            "--nu": options.nu,
-            "--order": options.order,
-            "--shift": options.shift,
-            "--max-order": options.max_order,
-        }
-        about_a_state = {
-            "--temperature": options.temperature,
-            "--realization": options.realization,
-            "--dtype": options.dtype,
-            "--bank": options.bank,
-        }
+        if options.state is None:
+            wrong, why = ("temperature", "realization", "dtype", "bank"), "needs --state FILE, the learning state it is about"
+        else:
+            wrong = ("dim", "nu", "order", "shift", "max_order")
+            why = "is about a potential, --state about a learning state: give one of them"
+        for name in wrong:
+            if getattr(options, name) is not None:
+                raise typer.BadParameter(f"--{name.replace('_', '-')} {why}")
         if options.state is not None:
             from pairgrad.cli.certify_state import run as run_state
 
-            for name, given in about_a_potential.items():
-                if given is not None:
-                    raise typer.BadParameter(f"{name} is about a potential, --state about a learning state: give one of them")
-            run_state(options.state, options.temperature, options.realization, options.dtype, options.bank)
+            run_state(options)
             return
-        for name, given in about_a_state.items():
-            if given is not None:
-                raise typer.BadParameter(f"{name} needs --state FILE, the learning state it is about")
         from pairgrad.cli.certify import run
 
-        if not run(options.dim, options.nu, options.order, options.shift, 8 if options.max_order is None else options.max_order):
+        if not run(options):
             raise typer.Exit(1)
 
 
@@ -176,21 +158,19 @@ class PlanOptions:
     process: Annotated[str | None, _option("Bytes of a process before it has a bank.", "BYTES", _MACHINE, show_default="270M")] = None
     views: Annotated[str, _option("Views of each sample.", "N", _RUN)] = "1"
     dtype: Annotated[str, _option("Dtype of the bank: float32 or float64.", "DTYPE", _RUN)] = "float32"
-    two_epochs: Annotated[bool, _option("A bank with memory='two-epochs'.", group=_RUN, flags=("--two-epochs",))] = False
-    prior: Annotated[bool, _option("The loss has a log prior.", group=_RUN, flags=("--prior",))] = False
+    two_epochs: Annotated[bool, _flag("--two-epochs", help="A bank with memory='two-epochs'.", group=_RUN)] = False
+    prior: Annotated[bool, _flag("--prior", help="The loss has a log prior.", group=_RUN)] = False
     sample: Annotated[str, _option("Share of the classes that is scored in a step.", "SHARE", _RUN)] = "1"
     exchange: Annotated[
         str, _option("Exchange of class statistics between replicas: auto, the cheaper one, gather or reduce.", "HOW", _RUN)
     ] = "auto"
     replicated_inputs: Annotated[
-        bool, _option("Ranks that share the classes out bring the same samples.", group=_RUN, flags=("--replicated-inputs",))
+        bool, _flag("--replicated-inputs", help="Ranks that share the classes out bring the same samples.", group=_RUN)
     ] = False
-    static: Annotated[bool, _option("Batch sizes never change: no headers.", group=_RUN, flags=("--static",))] = False
-    unbounded: Annotated[bool, _option("Features are not normalised: scores may lie far apart.", group=_RUN, flags=("--unbounded",))] = (
-        False
-    )
+    static: Annotated[bool, _flag("--static", help="Batch sizes never change: no headers.", group=_RUN)] = False
+    unbounded: Annotated[bool, _flag("--unbounded", help="Features are not normalised: scores may lie far apart.", group=_RUN)] = False
     measure: Annotated[
-        bool, _option("Measure --flops and --elementwise here, on one thread; takes seconds.", group=_MACHINE, flags=("--measure",))
+        bool, _flag("--measure", help="Measure --flops and --elementwise here, on one thread; takes seconds.", group=_MACHINE)
     ] = False
     device: Annotated[str | None, _option("With --measure: cpu, cuda.", "DEVICE", _MACHINE, show_default="cpu")] = None
     json: Annotated[Path | None, _option("Write the plan as data, schema pairgrad.plan/1.", "FILE")] = None
@@ -202,18 +182,12 @@ def plan(options: PlanOptions) -> None:
     A layout D x C has D replicas of the class bank, each shared out over C ranks. The best is the fastest that fits the memory. Where none fits, it says how
     many ranks are needed.
     """
-    with explained("plan"):
-        from rich.console import Console
+    from rich.console import Console
 
-        from pairgrad.cli import plan as command
+    from pairgrad.cli import plan as command
 
-        check_file("plan", "--json", options.json)
-        try:
-            found = command.run(options, Console(highlight=False))
-        except command.WrongOption as error:
-            fail("plan", error)
-        except OSError as error:
-            fail("plan", f"--json: cannot write {options.json}: {error.strerror or error}; choose another file")
+    with explained("plan", options.json, file="--json", also=(command.WrongOption,)):
+        found = command.run(options, Console(highlight=False))
     if found.best is None:
         raise typer.Exit(1)
 
@@ -222,7 +196,7 @@ def plan(options: PlanOptions) -> None:
 class DoctorOptions:
     """What to examine."""
 
-    compiled: Annotated[bool, _option("Try torch.compile, too; half a minute more.", flags=("--compile",))] = False
+    compiled: Annotated[bool, _flag("--compile", help="Try torch.compile, too; half a minute more.")] = False
     json: Annotated[Path | None, _option("Write it as data, too.", "FILE")] = None
 
 
@@ -235,7 +209,6 @@ def doctor(options: DoctorOptions) -> None:
         from pairgrad.cli.doctor import run
         from pairgrad.cli.streams import Streams
 
-        check_file("doctor", "--json", options.json)
         if not run(Streams("pairgrad doctor").out, options.compiled, options.json):
             raise typer.Exit(1)
 
@@ -249,7 +222,7 @@ class BenchOptions:
     batch: Annotated[int, _option("Samples of a step.", "N", min=1)] = 32
     classes: Annotated[int, _option("Classes of the bank.", "N", min=2)] = 1000
     dim: Annotated[int, _option("Feature dimension.", "N", min=2)] = 1024
-    compiled: Annotated[bool, _option("The compiled step, too; half a minute more.", flags=("--compile",))] = False
+    compiled: Annotated[bool, _flag("--compile", help="The compiled step, too; half a minute more.")] = False
     repeats: Annotated[int, _option("Repetitions of each call; the median counts.", "N", min=1)] = 21
     threads: Annotated[int, _option("Threads of the CPU.", "N", min=1, max=THREADS)] = 1
     json: Annotated[Path | None, _option("Write the times as data, too.", "FILE")] = None
@@ -261,17 +234,14 @@ def bench(options: BenchOptions) -> None:
     Calls take turns and medians are compared, so that ratios can be trusted where times cannot. Run it on an idle machine.
     """
     with explained("bench", options.json, file="--json"):
-        from pairgrad.cli.bench import Workload, run
+        from pairgrad.cli import bench as command
         from pairgrad.cli.streams import Streams
 
-        check_file("bench", "--json", options.json)
-        given = asdict(options)
-        file = given.pop("json")
         try:
-            workload = Workload(**given)
+            command.check(options)
         except ValueError as error:
             fail("bench", error)
-        run(workload, Streams("pairgrad bench").out, file)
+        command.run(options, Streams("pairgrad bench").out)
 
 
 def realizations() -> None:

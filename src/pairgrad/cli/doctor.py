@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from pairgrad.cli.output import progress
+from pairgrad.cli.output import progress, save_json
 from pairgrad.cli.self_check import CHECKS, COMPILED, Skipped, usable_dtypes
-from pairgrad.ground.files import write_atomically
 from pairgrad.ground.timing import processor
 
 OK, MISSING, OLD, FAILED, SKIPPED = "ok", "missing", "too old", "FAILED", "skipped"
@@ -47,61 +45,40 @@ class Finding:
     words: str = ""
     seconds: float | None = None
 
-    @property
-    def bad(self) -> bool:
-        return self.status == FAILED
-
-
-@dataclass
-class Examination:
-    """All of it, in the order in which it is shown."""
-
-    system: dict[str, str] = field(default_factory=dict)
-    packages: list[Finding] = field(default_factory=list)
-    devices: list[Finding] = field(default_factory=list)
-    checks: list[Finding] = field(default_factory=list)
-
-    @property
-    def healthy(self) -> bool:
-        return not any(finding.bad for finding in (*self.packages, *self.devices, *self.checks))
-
 
 def run(console: Console, compiled: bool = False, file: Path | None = None) -> bool:
     """Examine, print and, if asked for, write it down; False if something that should work does not."""
-    found = Examination(system())
-    _heading(console, "System")
-    for name, words in found.system.items():
+    facts = system()
+    console.print(Text("System", style="bold"))
+    for name, words in facts.items():
         _line(console, name, words)
-    _heading(console, "Packages")
-    for finding in packages():
-        found.packages.append(finding)
-        _show(console, finding)
-    _heading(console, "Devices and dtypes")
-    for finding in devices():
-        found.devices.append(finding)
-        _show(console, finding)
-    _heading(console, "Self-check")
-    for name, check in {**CHECKS, **(COMPILED if compiled else {})}.items():
-        with progress(console, name, 1):
-            finding = checked(name, check)
-        found.checks.append(finding)
-        _show(console, finding)
-    console.print()
-    bad = [finding.name for finding in (*found.packages, *found.devices, *found.checks) if finding.bad]
+    sections = (
+        ("packages", "Packages", packages()),
+        ("devices", "Devices and dtypes", devices()),
+        ("checks", "Self-check", checks(console, compiled)),
+    )
+    found: dict[str, list[Finding]] = {}
+    for key, heading, findings in sections:
+        console.print(Text(f"\n{heading}", style="bold"))
+        found[key] = []
+        for finding in findings:
+            found[key].append(finding)
+            seconds = "" if finding.seconds is None else f" ({finding.seconds:.1f} s)"
+            _line(console, finding.name, f"{finding.words}{seconds}", finding.status)
+    bad = [finding.name for findings in found.values() for finding in findings if finding.status == FAILED]
     verdict = f"Not well: {', '.join(bad)}. Please report it with these lines." if bad else "All is well."
-    console.print(Text(verdict, style="bold red" if bad else "bold green"))
-    if file is not None:
-        write_atomically(file, json.dumps({**asdict(found), "healthy": found.healthy}, indent=2) + "\n")
-        console.print(Text(f"Written to {file}"), soft_wrap=True)
-    return found.healthy
+    console.print(Text(f"\n{verdict}", style="bold red" if bad else "bold green"))
+    data = {key: [asdict(finding) for finding in findings] for key, findings in found.items()}
+    save_json(console, file, {"system": facts, **data, "healthy": not bad})
+    return not bad
 
 
 def system() -> dict[str, str]:
     """What one is asked for in a bug report."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}" if torch.version.hip else "CPU build"
     threads = torch.get_num_threads()
-    facts = {
-        "pairgrad": f"{metadata.version('pairgrad')}",
+    return {
+        "pairgrad": metadata.version("pairgrad"),
         "Python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": f"{processor()}, {os.cpu_count()} logical cores",
@@ -109,7 +86,6 @@ def system() -> dict[str, str]:
         "compile": _compiler(),
         "distributed": ", ".join(_backends()) or "not in this build",
     }
-    return facts
 
 
 def packages() -> Iterator[Finding]:
@@ -175,6 +151,14 @@ def devices() -> Iterator[Finding]:
         yield Finding(place, status, f"{name}{', '.join(good)}{'; not ' + ', '.join(bad) if bad else ''}")
 
 
+def checks(console: Console, compiled: bool) -> Iterator[Finding]:
+    """Every check of the numbers, with a bar while it runs."""
+    for name, check in {**CHECKS, **(COMPILED if compiled else {})}.items():
+        with progress(console, name, 1):
+            finding = checked(name, check)
+        yield finding
+
+
 def checked(name: str, check: Callable[[], str]) -> Finding:
     """Run one check; what it says, and how long it took. A check fails by raising."""
     started = perf_counter()
@@ -189,18 +173,14 @@ def checked(name: str, check: Callable[[], str]) -> Finding:
 
 def _compiler() -> str:
     name = next((name for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "cl") if name and shutil.which(name)), None)
-    if name is None:
-        return "no C++ compiler found, which the CPU needs; see pairgrad doctor --compile"
-    return f"C++ compiler {name}; pairgrad doctor --compile tries it"
+    found = f"C++ compiler {name}" if name else "no C++ compiler found, which the CPU needs"
+    return f"{found}; pairgrad doctor --compile tries it"
 
 
 def _backends() -> list[str]:
     if not torch.distributed.is_available():
         return []
-    from torch import distributed
-
-    known = {"gloo": distributed.is_gloo_available, "nccl": distributed.is_nccl_available, "mpi": distributed.is_mpi_available}
-    return [name for name, available in known.items() if available()]
+    return [name for name in ("gloo", "nccl", "mpi") if getattr(torch.distributed, f"is_{name}_available")()]
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -208,26 +188,12 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def _heading(console: Console, words: str) -> None:
-    console.print(Text(f"\n{words}" if words != "System" else words, style="bold"))
-
-
 _NAMES = 17  # characters; the longest name has 16
 _STYLES = {OK: "green", MISSING: "yellow", OLD: "yellow", FAILED: "bold red", SKIPPED: "dim"}
 
 
-def _show(console: Console, finding: Finding) -> None:
-    seconds = "" if finding.seconds is None else f" ({finding.seconds:.1f} s)"
-    _line(console, finding.name, f"{finding.words}{seconds}", finding.status)
-
-
 def _line(console: Console, name: str, words: str, status: str | None = None) -> None:
-    """Columns of names and, for examinations, of a status; the rest is words, folded under themselves."""
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=_NAMES)
-    if status is not None:
-        grid.add_column(width=7)
-    grid.add_column(overflow="fold")
-    cells = [Text(f"  {name}"), *([] if status is None else [Text(status, style=_STYLES[status])]), Text(words)]
-    grid.add_row(*cells)
+    """A name, for examinations a status, and words that are folded under themselves."""
+    grid = Table.grid(Column(width=_NAMES), *([] if status is None else [Column(width=7)]), Column(overflow="fold"), padding=(0, 1))
+    grid.add_row(Text(f"  {name}"), *([] if status is None else [Text(status, style=_STYLES[status])]), Text(words))
     console.print(grid)

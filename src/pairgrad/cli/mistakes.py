@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,28 +16,12 @@ import typer
 from pairgrad.cli.exit_codes import MISTAKE
 
 THREADS = 4096  # more than that are a slip of the finger
-_in_full = False  # whether --debug was given
-
-
-@contextmanager
-def shown_in_full(wanted: bool) -> Iterator[None]:
-    """With --debug: mistakes come with their tracebacks."""
-    global _in_full
-    before, _in_full = _in_full, wanted or _in_full
-    try:
-        yield
-    finally:
-        _in_full = before
-
-
-def in_full() -> bool:
-    """Whether tracebacks are wanted."""
-    return _in_full
+IN_FULL = ContextVar("IN_FULL", default=False)  # whether --debug was given: mistakes come with their tracebacks
 
 
 def fail(command: str, message: object) -> NoReturn:
     """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
-    if _in_full and sys.exc_info()[0] is not None:
+    if IN_FULL.get() and sys.exc_info()[0] is not None:
         typer.echo(traceback.format_exc(), err=True)
     typer.echo(f"pairgrad {command}: {message}", err=True)
     raise typer.Exit(MISTAKE) from None
@@ -48,9 +33,7 @@ def check_file(command: str, option: str, path: Path | None) -> None:
         return
     if path.is_dir():
         fail(command, f"{option} must be a file, got the directory {path}")
-    above = path.absolute().parent
-    while not above.exists():
-        above = above.parent
+    above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
         fail(command, f"{option}: cannot write {path}: {above} is not a directory; choose another file")
     if not os.access(above, os.W_OK) and not path.exists():
@@ -77,9 +60,11 @@ def explained(
         command: its name.
         output: the directory that it writes to, or the file if `file` is given.
         reads: the file that it reads.
-        file: the option that names the file `output`.
+        file: the option that names the file `output`, which is checked first.
         also: exceptions whose message is all that a user needs.
     """
+    if file is not None:
+        check_file(command, file, output)
     try:
         yield
     except (ImportError, *also) as error:

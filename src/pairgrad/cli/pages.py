@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -92,7 +92,9 @@ class Contents(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
-        return _not_installed(cmd_name) if found is None and cmd_name in PAPER else found
+        if found is None and cmd_name in PAPER:
+            mistakes.fail(cmd_name, "this command comes with the paper's experiments: pip install pairgrad-paper")
+        return found
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -108,10 +110,6 @@ class Contents(TyperGroup):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         formatter.write_paragraph()
         formatter.write_text("pairgrad COMMAND --help has the options, examples and exit codes of a command.")
-
-
-def _not_installed(command: str) -> NoReturn:
-    mistakes.fail(command, "this command comes with the paper's experiments: pip install pairgrad-paper")
 
 
 def add(app: typer.Typer, command: Command) -> None:
@@ -130,8 +128,11 @@ def _flattened(function: Callable[..., None]) -> Callable[..., None]:
     hints = {**(get_type_hints(kind, include_extras=True) if fields else {}), "debug": _DebugOption}
 
     def command(debug: bool, **given: Any) -> None:
-        with mistakes.shown_in_full(debug):
+        before = mistakes.IN_FULL.set(debug)
+        try:
             function() if kind is None else function(kind(**given))
+        finally:
+            mistakes.IN_FULL.reset(before)
 
     def parameter(name: str, default: Any) -> inspect.Parameter:
         default = inspect.Parameter.empty if default is dataclasses.MISSING else default

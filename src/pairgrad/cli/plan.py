@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,21 +13,27 @@ from rich.console import Console
 from rich.text import Text
 
 from pairgrad.cli.commands import PlanOptions
+from pairgrad.cli.output import save_json
 from pairgrad.distributed.calibration import Rate, calibrated
-from pairgrad.distributed.calls import Call
 from pairgrad.distributed.collectives import call_seconds
 from pairgrad.distributed.footprint import PROCESS
 from pairgrad.distributed.plan import BANDWIDTH, ELEMENTWISE, FLOPS, LATENCY, Cluster, Estimate, Plan, Workload, plan_layouts
-from pairgrad.ground.files import write_atomically
 
 _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _CLOSE = 1.01  # a prediction is no better than this
+_PARTS = {
+    "bank": "what stays",
+    "step": "features, gradients, a tile of scores, buffers",
+    "creation": "while the bank is made, before the first step",
+    "process": "python and torch",
+    "peak": "process, bank, and the larger of step and creation",
+}
 _MEASURED_ROWS = 256  # samples times views of a measurement, at most: more take as long per score
 
 
 _MOST = 10**15  # classes, samples, ranks: whatever is counted
-_EXTREME = Fraction(10) ** 30  # of rates and times, and the inverse
+_LEAST = Fraction(1, 10**30)  # of rates and times, and the inverse of the most
 
 
 class WrongOption(ValueError):
@@ -50,43 +55,38 @@ def run(options: PlanOptions, console: Console) -> Plan:
     plan = plan_layouts(workload, cluster)
     for line in lines(plan, options.measure):
         console.print(Text(line), soft_wrap=True)
-    if options.json is not None:
-        write_atomically(options.json, json.dumps(plan.to_dict(), indent=2) + "\n")
-        console.print(Text(f"Written to {options.json}"), soft_wrap=True)
+    save_json(console, options.json, plan.to_dict())
     return plan
 
 
-def number(option: str, text: str, *, example: str = "1e7") -> Fraction:
+def _number(
+    option: str, text: str, unit: str = "", example: str = "1e7", least: Fraction = _LEAST, most: Fraction = 1 / _LEAST, whole: bool = False
+) -> Fraction:
     """The number that a text like 1e7, 10_000_000, 10M or 2.5G stands for, exactly."""
     match = re.fullmatch(r"([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d{1,3})?)([kMGT]?)", text.strip(), re.ASCII)
     if match is None:
         raise WrongOption(f"{option} must be a number, with k, M, G or T behind it if you like, got {text!r}: write e.g. {example}")
-    return Fraction(match[1].replace("_", "")) * 10 ** _SUFFIXES[match[2]]
-
-
-def whole(option: str, text: str, least: int = 1) -> int:
-    """An integer of at least `least`."""
-    value = number(option, text)
-    if value > _MOST:
-        raise WrongOption(f"{option} must be at most {_MOST:.0e}, got {text!r}: there is nothing that large to plan for")
-    if value.denominator != 1 or value < least:
-        raise WrongOption(f"{option} must be a whole number, {least} or more, got {text!r}: write e.g. 1000, 10k or 1e7")
-    return int(value)
+    value = Fraction(match[1].replace("_", "")) * 10 ** _SUFFIXES[match[2]]
+    if not least <= value <= most or (whole and value.denominator != 1):
+        kind = "a whole number from" if whole else "from"
+        expected = f"{kind} {float(least):g} to {float(most):g}{f' {unit}' if unit else ''}"
+        raise WrongOption(f"{option} must be {expected}, got {text!r}: write e.g. {example}")
+    return value
 
 
 def _workload(options: PlanOptions) -> Workload:
-    share = number("--sample", options.sample, example="0.1")
-    if share > 1 or float(share) <= 0:
-        raise WrongOption(f"--sample must lie above 0 and be at most 1, got {options.sample!r}: it is the share of classes that is scored")
+    def whole(name: str, least: int = 1) -> int:
+        return int(_number(f"--{name}", getattr(options, name), least=Fraction(least), most=Fraction(_MOST), whole=True))
+
     return Workload(
-        classes=whole("--classes", options.classes),
-        dim=whole("--dim", options.dim, 2),
-        batch=whole("--batch", options.batch),
-        views=whole("--views", options.views),
-        dtype=_DTYPES[_choice("--dtype", options.dtype, tuple(_DTYPES))],
+        classes=whole("classes"),
+        dim=whole("dim", 2),
+        batch=whole("batch"),
+        views=whole("views"),
+        dtype=_DTYPES[_choice("--dtype", options.dtype, _DTYPES)],
         two_epochs=options.two_epochs,
         prior=options.prior,
-        sample=float(share),
+        sample=float(_number("--sample", options.sample, "of the classes", example="0.1", most=Fraction(1))),
         exchange=_choice("--exchange", options.exchange, ("auto", "gather", "reduce")),
         inputs="replicated" if options.replicated_inputs else "sharded",
         bounded=not options.unbounded,
@@ -95,31 +95,22 @@ def _workload(options: PlanOptions) -> Workload:
 
 
 def _cluster(options: PlanOptions) -> Cluster:
+    def quantity(name: str, default: float, unit: str, example: str, least: Fraction = _LEAST) -> float:
+        text = getattr(options, name)
+        return default if text is None else float(_number(f"--{name}", text, unit, example, least))
+
     return Cluster(
-        ranks=whole("--ranks", options.ranks),
-        bandwidth=_quantity("--bandwidth", options.bandwidth, BANDWIDTH, "bytes per second", "25e9"),
-        latency=_quantity("--latency", options.latency, LATENCY, "seconds", "2e-5", zero=True),
-        flops=_quantity("--flops", options.flops, FLOPS, "operations per second", "1e13"),
-        memory=None if options.memory is None else _quantity("--memory", options.memory, 0.0, "bytes per rank", "40G"),
-        elementwise=_quantity("--elementwise", options.elementwise, ELEMENTWISE, "operations per score", "2000", zero=True),
-        process=int(_quantity("--process", options.process, PROCESS, "bytes", "300M", zero=True)),
+        ranks=int(_number("--ranks", options.ranks, least=Fraction(1), most=Fraction(_MOST), whole=True)),
+        bandwidth=quantity("bandwidth", BANDWIDTH, "bytes per second", "25e9"),
+        latency=quantity("latency", LATENCY, "seconds", "2e-5", Fraction(0)),
+        flops=quantity("flops", FLOPS, "operations per second", "1e13"),
+        memory=None if options.memory is None else quantity("memory", 0.0, "bytes per rank", "40G"),
+        elementwise=quantity("elementwise", ELEMENTWISE, "operations per score", "2000", Fraction(0)),
+        process=int(quantity("process", PROCESS, "bytes", "300M", Fraction(0))),
     )
 
 
-def _quantity(option: str, text: str | None, default: float, unit: str, example: str, *, zero: bool = False) -> float:
-    if text is None:
-        return default
-    value = number(option, text, example=example)
-    if value < 0 or (value == 0 and not zero):
-        raise WrongOption(f"{option} must be {'0 or more' if zero else 'more than 0'}, in {unit}, got {text!r}: write e.g. {example}")
-    if value and not 1 / _EXTREME <= value <= _EXTREME:
-        raise WrongOption(
-            f"{option} must be between {float(1 / _EXTREME):.0e} and {float(_EXTREME):.0e} {unit}, got {text!r}: write e.g. {example}"
-        )
-    return float(value)
-
-
-def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
+def _choice(option: str, value: str, choices: Iterable[str]) -> str:
     if value not in choices:
         raise WrongOption(f"{option} must be one of {', '.join(choices)}, got {value!r}: choose one of them")
     return value
@@ -175,15 +166,13 @@ def _question(workload: Workload, cluster: Cluster, measured: bool) -> Iterator[
     views = f", {workload.views} views" if workload.views > 1 else ""
     dtype = str(workload.dtype).removeprefix("torch.")
     yield f"{workload.classes:,} classes, dim {workload.dim}, {dtype}; batch {workload.batch:,}{views}; ranks {cluster.ranks:,}"
-    special = []
-    if workload.sample < 1:
-        special.append(f"{100 * workload.sample:g} % of the classes sampled")
-    if workload.two_epochs:
-        special.append("two epochs in the bank")
-    if workload.inputs == "replicated":
-        special.append("the same inputs on all ranks of a class group")
-    if special:
-        yield from _folded("With " + ", ".join(special) + ".")
+    special = {
+        f"{100 * workload.sample:g} % of the classes sampled": workload.sample < 1,
+        "two epochs in the bank": workload.two_epochs,
+        "the same inputs on all ranks of a class group": workload.inputs == "replicated",
+    }
+    if any(special.values()):
+        yield from _folded(f"With {', '.join(words for words, holds in special.items() if holds)}.")
     memory = "" if cluster.memory is None else f", {_bytes(cluster.memory)}"
     rate = f"{cluster.flops:.3g} flop/s; elementwise, {cluster.elementwise:.4g} flop per score{' (measured)' if measured else ''}"
     yield f"Rank: {rate}{memory}"
@@ -206,18 +195,13 @@ def why(plan: Plan, best: Estimate) -> Iterator[str]:
         )
     close = [layout for layout in fitting if layout.seconds <= _CLOSE * best.seconds and layout.memory.peak < best.memory.peak]
     if close:
-        names = ", ".join(f"{_name(layout)} ({_bytes(layout.memory.peak)})" for layout in close)
-        yield f"Slower by less than 1 %, with less memory: {names}."
+        yield f"Slower by less than 1 %, with less memory: {_with_memory(close)}."
     large = [layout for layout in plan.layouts if not layout.fits(cluster)]
     if large and cluster.memory is not None:
-        names = ", ".join(f"{_name(layout)} ({_bytes(layout.memory.peak)})" for layout in large)
-        yield f"Too big for {_bytes(cluster.memory)}: {names}."
+        yield f"Too big for {_bytes(cluster.memory)}: {_with_memory(large)}."
     if best.exchange is not None:
-        words = {
-            "gather": f"by gathering the rows of about {best.distinct:,} classes per rank",
-            "reduce": f"by adding up all {best.class_rows:,} rows",
-        }
-        yield f"Replicas exchange class statistics {words[best.exchange]}."
+        gather = f"by gathering the rows of about {best.distinct:,} classes per rank"
+        yield f"Replicas exchange class statistics {gather if best.exchange == 'gather' else f'by adding up all {best.class_rows:,} rows'}."
     if best.exchanging:
         yield f"Exchange is {_three(100 * best.exchanging / best.seconds)} % of the step."
     if best.local_rows * best.data * best.classes > plan.workload.batch and plan.workload.inputs == "sharded":
@@ -240,17 +224,9 @@ def _nothing_fits(plan: Plan) -> Iterator[str]:
 
 
 def _memory(layout: Estimate) -> Iterator[str]:
-    memory = layout.memory
     yield f"Memory of a rank in {_name(layout)}:"
-    rows = [
-        ("bank", memory.bank, "what stays"),
-        ("step", memory.step, "features, gradients, a tile of scores, buffers"),
-        ("creation", memory.creation, "while the bank is made, before the first step"),
-        ("process", memory.process, "python and torch"),
-        ("peak", memory.peak, "process, bank, and the larger of step and creation"),
-    ]
-    for name, size, what in rows:
-        yield f"  {name:<9} {_bytes(size):>9}  {what}".rstrip()
+    for name, what in _PARTS.items():
+        yield f"  {name:<9} {_bytes(getattr(layout.memory, name)):>9}  {what}"
 
 
 def _calls(layout: Estimate, cluster: Cluster) -> Iterator[str]:
@@ -260,22 +236,20 @@ def _calls(layout: Estimate, cluster: Cluster) -> Iterator[str]:
     yield f"Collectives of a step in {_name(layout)}, in their order:"
     yield f"  {'':<20} {'':<14} {'ranks':>6} {'hands in':>9} {'sends':>9} {'takes':>9}"
     for call in layout.calls:
-        yield _call(call, cluster)
-
-
-def _call(call: Call, cluster: Cluster) -> str:
-    cells = (_bytes(call.payload), _bytes(float(call.wire)), _seconds(call_seconds(call, cluster.bandwidth, cluster.latency)))
-    return f"  {call.name:<20} {call.operation:<14} {call.ranks:>6} {' '.join(f'{cell:>9}' for cell in cells)}"
+        cells = (_bytes(call.payload), _bytes(float(call.wire)), _seconds(call_seconds(call, cluster.bandwidth, cluster.latency)))
+        yield f"  {call.name:<20} {call.operation:<14} {call.ranks:>6} {' '.join(f'{cell:>9}' for cell in cells)}"
 
 
 def _name(layout: Estimate) -> str:
     return f"{layout.data} x {layout.classes}"
 
 
+def _with_memory(layouts: Iterable[Estimate]) -> str:
+    return ", ".join(f"{_name(layout)} ({_bytes(layout.memory.peak)})" for layout in layouts)
+
+
 def _bytes(size: float) -> str:
-    if size < 999.5:
-        return f"{size:.0f} B"
-    return _scaled(size, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")))
+    return f"{size:.0f} B" if size < 999.5 else _scaled(size, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")))
 
 
 def _seconds(seconds: float) -> str:
@@ -283,10 +257,8 @@ def _seconds(seconds: float) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    for scale, unit in units:
-        if value >= 0.9995 * scale:
-            return f"{_three(value / scale)} {unit}"
-    return f"{_three(value / units[-1][0])} {units[-1][1]}"
+    scale, unit = next((each for each in units if value >= 0.9995 * each[0]), units[-1])
+    return f"{_three(value / scale)} {unit}"
 
 
 def _three(value: float) -> str:

@@ -6,13 +6,13 @@ Python's parser makes a syntax tree of inputs, from which only literals, lists, 
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,41 +37,17 @@ class SpecError(ValueError):
         start = max(0, self.column - 50)  # the place stays in sight on a narrow terminal
         shown = ("..." if start else "") + line[start : start + 70] + ("..." if len(line) > start + 70 else "")
         pointer = " " * (self.column - start + (3 if start else 0)) + "^"
-        return f"{self.message} (column {self.column + 1})\n    {shown}\n    {pointer}" + (f"\n{_laid_out(self.hint)}" if self.hint else "")
+        hint = textwrap.wrap(self.hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        return "\n".join([f"{self.message} (column {self.column + 1})", f"    {shown}", f"    {pointer}", *hint])
 
 
-def _laid_out(hint: str) -> str:
-    return textwrap.fill(hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Parsed inputs: positional ones, keyword ones, each a recipe; `whole` if a single file is all of them."""
-
-    positional: tuple[Any, ...]
-    keywords: dict[str, Any]
-    whole: bool = False
-
-    def make(self, seed: int, dtype: torch.dtype = torch.float64) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments. Where some are `fixed`, the other floating-point tensors are marked to be differentiated."""
-        making = Making(torch.Generator().manual_seed(seed), dtype)
-        if self.whole:
-            loaded = self.positional[0](making)
-            if isinstance(loaded, dict):
-                return (), loaded
-            return (tuple(loaded) if isinstance(loaded, (tuple, list)) else (loaded,)), {}
-        args = tuple(recipe(making) for recipe in self.positional)
-        kwargs = {name: recipe(making) for name, recipe in self.keywords.items()}
-        if making.fixed:
-            held = {id(tensor) for tensor in making.fixed}
-            for tensor in tensors((args, kwargs)):
-                if tensor.is_floating_point() and id(tensor) not in held:
-                    tensor.requires_grad_()
-        return args, kwargs
-
-
-Recipe = Callable[[Making], Any]
 _CONSTANTS = {"true": True, "false": False, "none": None}
+_FIXED_USAGE = "fixed needs one value, for example fixed(randn(8))"
+_SYNTAX_ERRORS = {  # words of Python's messages: what we say, and a hint
+    "follows keyword": ("a value without a name cannot follow one with a name", ""),
+    "expected argument value": ("expected a value after '='", KNOWN),
+    "forgot a comma": ("expected a comma between two values", ""),
+}
 # What Python does not read as we do: files, texts without escapes, a colon before a dtype; and what would be read as something else.
 _OURS = re.compile(
     r"""(?P<file>@(?:"[^"]*"|'[^']*'|[^\s,()\[\]"']+)) | (?P<text>"[^"]*"|'[^']*') | (?P<quote>["'])
@@ -80,16 +56,39 @@ _OURS = re.compile(
 )
 
 
-def parse_inputs(text: str) -> Inputs:
-    """The inputs that a text describes; a SpecError with the column if it does not."""
-    return _Reader(text).inputs()
+def check_inputs(text: str) -> None:
+    """Raise a SpecError with the column if a text does not describe inputs. Nothing is made."""
+    _Reader(text, None).inputs()
+
+
+def make_inputs(text: str, seed: int, dtype: torch.dtype = torch.float64) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and keyword arguments that a text describes; those of a file, if it is a single file.
+
+    Where some are `fixed`, the other floating-point tensors are marked to be differentiated.
+    """
+    making = Making(torch.Generator().manual_seed(seed), dtype)
+    args, kwargs, is_file = _Reader(text, making).inputs()
+    if is_file:
+        (loaded,) = args
+        if isinstance(loaded, dict):
+            return (), loaded
+        return tuple(loaded) if isinstance(loaded, (tuple, list)) else (loaded,), {}
+    if making.fixed:
+        held = {id(tensor) for tensor in making.fixed}
+        for tensor in tensors((args, kwargs)):
+            if tensor.is_floating_point() and id(tensor) not in held:
+                tensor.requires_grad_()
+    return args, kwargs
 
 
 class _Reader:
-    """Reads the arguments of the call `f(text)`. Files and texts are names to Python, made of underscores; `held` has them by column."""
+    """Reads the arguments of the call `f(text)`. Files and texts are names to Python, made of underscores; `held` has them by column.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    Without `making` they are checked only: a tensor that would be made is None.
+    """
+
+    def __init__(self, text: str, making: Making | None) -> None:
+        self.text, self.making = text, making
         self.held: dict[int, tuple[str, str]] = {}
         self.closing: list[str] = []
         if len(text) > LONGEST:
@@ -133,15 +132,11 @@ class _Reader:
 
     def _unreadable(self, error: SyntaxError) -> SpecError:
         column = min(max((error.offset or 1) - 3, 0), len(self.text))
-        before = self.text[:column].rstrip()
-        if before.endswith(":"):
+        if self.text[:column].rstrip().endswith(":"):
             return SpecError("expected a dtype after ':', got nothing", self.text, column, f"known: {', '.join(DTYPES)}")
-        if "follows keyword" in error.msg:
-            return SpecError("a value without a name cannot follow one with a name", self.text, column)
-        if "expected argument value" in error.msg:
-            return SpecError("expected a value after '='", self.text, column, KNOWN)
-        if "forgot a comma" in error.msg:
-            return SpecError("expected a comma between two values", self.text, column)
+        for theirs, (ours, hint) in _SYNTAX_ERRORS.items():
+            if theirs in error.msg:
+                return SpecError(ours, self.text, column, hint)
         word = re.match(r"[^\s,()\[\]=:]{1,40}|.?", self.text[column:])
         return SpecError(f"cannot read {word.group()!r}" if word and word.group() else "expected a value", self.text, column, KNOWN)
 
@@ -155,98 +150,82 @@ class _Reader:
     def error(self, message: str, node: ast.expr | ast.keyword, hint: str = "") -> SpecError:
         return SpecError(message, self.text, self.column(node), hint)
 
-    def inputs(self) -> Inputs:
+    @contextlib.contextmanager
+    def pointed_at(self, node: ast.expr) -> Iterator[None]:
+        """What goes wrong while a value is made is an error at its column."""
+        try:
+            yield
+        except (OSError, ValueError, RuntimeError, OverflowError) as error:
+            if isinstance(error, SpecError):
+                raise
+            raise self.error(str(error).splitlines()[0], node) from None
+
+    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
+        """Positional and keyword ones, and whether a single file is all of them."""
         call = self.call
-        keywords: dict[str, Recipe] = {}
-        positional = tuple(self.value(node) for node in call.args)
+        positional, keywords = tuple(self.value(node) for node in call.args), {}
         for keyword in call.keywords:
             if keyword.arg is None:
                 raise self.error("expected name=value, got '**'", keyword)
             if keyword.arg in keywords:
                 raise self.error(f"{keyword.arg!r} is given twice", keyword)
             keywords[keyword.arg] = self.value(keyword.value)
-        whole = len(call.args) == 1 and not keywords and self._held(call.args[0])[0] == "file"
-        return Inputs(positional, keywords, whole)
+        return positional, keywords, len(call.args) == 1 and not keywords and self._held(call.args[0])[0] == "file"
 
     def _held(self, node: ast.expr) -> tuple[str, str]:
         return self.held.get(self.column(node), ("", "")) if isinstance(node, ast.Name) else ("", "")
 
-    def value(self, node: ast.expr, *, inner: bool = False) -> Recipe:
-        """How to make a value. A list is a tensor if it holds numbers; an inner list is left to the outer one."""
+    def value(self, node: ast.expr, *, inner: bool = False) -> Any:
+        """What a node stands for. A list is a tensor if it holds numbers; an inner list is left to the outer one."""
         kind, held = self._held(node)
-        if kind == "file":
-            return lambda making: self._load(held, node, making)
-        if kind == "text":
-            return lambda making: held
+        if kind:
+            return held if kind == "text" else self._load(held, node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and not isinstance(node.left, ast.BinOp):
             return self._cast(self.value(node.left), node.right, node)
         if isinstance(node, ast.Call):
             return self.made(node)
-        if isinstance(node, ast.Name) and node.id.lower() in _CONSTANTS:
-            constant = _CONSTANTS[node.id.lower()]
-            return lambda making: constant
-        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool)):
-            return lambda making: node.value
+        word = node.id if isinstance(node, ast.Name) else str(node.value) if isinstance(node, ast.Constant) else ""
+        if word.lower() in _CONSTANTS:
+            return _CONSTANTS[word.lower()]
         if isinstance(node, ast.Tuple):
-            items = [self.value(item) for item in node.elts]
-            return lambda making: tuple(item(making) for item in items)
+            return tuple(self.value(item) for item in node.elts)
         if isinstance(node, ast.List):
-            return self._list(node, inner)
+            values = [self.value(item, inner=True) for item in node.elts]
+            with self.pointed_at(node):
+                return values if inner or self.making is None else as_tensor(values, self.making.dtype)
         if isinstance(node, ast.Name | ast.Attribute):
             raise self._unknown(node)
-        number = self.number(node, "a value", KNOWN)
-        return lambda making: number
+        return self.number(node, "a value", KNOWN)
 
-    def _list(self, node: ast.List, inner: bool) -> Recipe:
-        items = [self.value(item, inner=True) for item in node.elts]
-
-        def make(making: Making) -> Any:
-            values = [item(making) for item in items]
-            if inner:
-                return values
-            try:
-                return as_tensor(values, making.dtype)
-            except (ValueError, RuntimeError, OverflowError) as error:
-                raise self.error(str(error).splitlines()[0], node) from None
-
-        return make
-
-    def _cast(self, recipe: Recipe, dtype: ast.expr, node: ast.expr) -> Recipe:
+    def _cast(self, value: Any, dtype: ast.expr, node: ast.expr) -> torch.Tensor | None:
         name = dtype.id if isinstance(dtype, ast.Name) else ""
         if name not in DTYPES:
             hint = f"known: {', '.join(DTYPES)}{_similar(name, DTYPES)}"
             raise self.error(f"expected a dtype after ':', got {self.shown(dtype)}", dtype, hint)
-
-        def make(making: Making) -> Any:
-            value = recipe(making)
-            if isinstance(value, torch.Tensor):
-                was_fixed = any(value is tensor for tensor in making.fixed)
-                value = value.to(DTYPES[name])
-                making.fixed += [value] if was_fixed else []
-                return value
-            if isinstance(value, (bool, int, float)):
-                try:
-                    return torch.tensor(value, dtype=DTYPES[name])
-                except (ValueError, RuntimeError, OverflowError) as error:
-                    raise self.error(str(error).splitlines()[0], node) from None
+        if self.making is None:
+            return None
+        if not isinstance(value, torch.Tensor | bool | int | float):
             raise self.error("only a tensor or a number has a dtype", node)
-
-        return make
+        with self.pointed_at(node):
+            cast = value.to(DTYPES[name]) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=DTYPES[name])
+        if any(value is tensor for tensor in self.making.fixed):
+            self.making.fixed.append(cast)
+        return cast
 
     def _unknown(self, node: ast.expr) -> SpecError:
         """The error for a name that means nothing here, or not in this way."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("torch", "numpy", "np"):
             example = MAKERS[node.attr].example if node.attr in MAKERS else "randn(4)"
             return self.error(f"names stand alone here: write {node.attr}, not {node.value.id}.{node.attr}", node, f"as in {example}")
-        if isinstance(node, ast.Name) and node.id in MAKERS:
+        if not isinstance(node, ast.Name):
+            return self.error(f"cannot read {self.shown(node)}", node, KNOWN)
+        if node.id == FIXED:
+            return self.error(_FIXED_USAGE, node)
+        if node.id in MAKERS:
             return self.error(f"{node.id} needs arguments, for example {MAKERS[node.id].example}", node)
-        if isinstance(node, ast.Name) and node.id == FIXED:
-            return self.error("fixed needs one value, for example fixed(randn(8))", node)
-        if isinstance(node, ast.Name):
-            return self.error(f"unknown name {self.shown(node)}{_similar(node.id, (*MAKERS, FIXED))}", node, KNOWN)
-        return self.error(f"cannot read {self.shown(node)}", node, KNOWN)
+        return self.error(f"unknown name {self.shown(node)}{_similar(node.id, (*MAKERS, FIXED))}", node, KNOWN)
 
-    def made(self, node: ast.Call) -> Recipe:
+    def made(self, node: ast.Call) -> Any:
         """A call of a maker, or of `fixed`."""
         if not isinstance(node.func, ast.Name) or node.func.id not in (*MAKERS, FIXED):
             raise self._unknown(node.func)
@@ -257,19 +236,17 @@ class _Reader:
             raise self.error(f"{name} takes no names, got {self.shown(keyword)}", keyword)
         if name == FIXED:
             if len(node.args) != 1:
-                raise self.error("fixed needs one value, for example fixed(randn(8))", node)
+                raise self.error(_FIXED_USAGE, node)
             value = self.value(node.args[0])
-            return lambda making: _hold(value(making), making)
-        maker, arguments = MAKERS[name], self.arguments(node, name)
-
-        def make(making: Making) -> torch.Tensor:
-            try:
-                tensor = maker.make(*arguments, making)
-            except (ValueError, RuntimeError, OverflowError) as error:
-                raise self.error(str(error).splitlines()[0], node) from None
-            return tensor.to(making.dtype) if tensor.is_floating_point() else tensor
-
-        return make
+            if self.making is not None:
+                self.making.fixed += tensors(value)
+            return value
+        arguments = self.arguments(node, name)
+        if self.making is None:
+            return None
+        with self.pointed_at(node):
+            tensor = MAKERS[name].make(*arguments, self.making)
+        return tensor.to(self.making.dtype) if tensor.is_floating_point() else tensor
 
     def arguments(self, node: ast.Call, name: str) -> list[Any]:
         """The numbers, then the shape as a tuple, however it was written."""
@@ -279,10 +256,7 @@ class _Reader:
         wrong = self.error(f"{name} is written like {maker.example}", node)
         if len(shapes) > maker.shape or (shapes and node.args[-1] is not shapes[0]):
             raise wrong
-        if not maker.shape:
-            if len(numbers) not in maker.numbers:
-                raise wrong
-            return numbers
+        shape: tuple[int, ...] = ()  # of a single number, where it is left out
         if shapes:
             shape = tuple(self.size(self.number(item, "a size"), item) for item in shapes[0].elts)
         elif maker.numbers == (0,):
@@ -292,13 +266,11 @@ class _Reader:
             below = f"randint({a:g}, ({b:g},)) is {b:g} whole numbers below {a:g}"
             hint = f"{below}; randint({a:g}, {b:g}, (8,)) is 8 from {a:g} on, below {b:g}"
             raise self.error("randint of two numbers needs a shape too", node, hint)
-        else:  # a single number where the shape is left out
-            shape = ()
         if len(numbers) not in maker.numbers:
             raise wrong
         if math.prod(shape) > LARGEST:
             raise self.error(f"{name} of {math.prod(shape)} elements is more than {LARGEST}", node)
-        return [*numbers, shape]
+        return [*numbers, shape] if maker.shape else numbers
 
     def number(self, node: ast.expr, expected: str, hint: str = "") -> float:
         """A number with or without a sign."""
@@ -316,19 +288,14 @@ class _Reader:
             raise self.error(f"a size must be a whole number >= 0, got {value:g}", node)
         return value
 
-    def _load(self, path: str, node: ast.expr, making: Making) -> Any:
-        try:
-            return load(path, making.dtype)
-        except FileNotFoundError:
-            near = _similar(Path(path).name, [file.name for file in Path(path).absolute().parent.glob("*")])
-            raise self.error(f"no such file: {path}{near}", node) from None
-        except (OSError, ValueError, RuntimeError) as error:
-            raise self.error(str(error), node) from None
-
-
-def _hold(value: Any, making: Making) -> Any:
-    making.fixed += tensors(value)
-    return value
+    def _load(self, path: str, node: ast.expr) -> Any:
+        if self.making is None:
+            return None
+        with self.pointed_at(node):
+            if not Path(path).exists():
+                near = _similar(Path(path).name, [file.name for file in Path(path).absolute().parent.glob("*")])
+                raise ValueError(f"no such file: {path}{near}")
+            return load(path, self.making.dtype)
 
 
 def _similar(name: str, known: Any) -> str:
@@ -351,9 +318,8 @@ def parse_domain(text: str) -> Any:
     column = 0
     for part in text.split(","):
         named = _NAMED.match(part)
-        body = part[named.end() :] if named else part
-        start = column + (named.end() if named else 0)
-        start += len(body) - len(body.lstrip())
+        body = (part[named.end() :] if named else part).lstrip()
+        start = column + len(part) - len(body)
         if named and named["name"] in by_name:
             raise SpecError(f"{named['name']!r} is given twice", text, column + named.start("name"), _DOMAIN)
         if named:
@@ -361,7 +327,7 @@ def parse_domain(text: str) -> Any:
         elif by_name:
             raise SpecError("an interval without a name cannot follow one with a name", text, start, _DOMAIN)
         else:
-            listed.append(None if body.strip() == "_" else _interval(body, text, start))
+            listed.append(None if body.rstrip() == "_" else _interval(body, text, start))
         column += len(part) + 1
     if by_name and listed:
         raise SpecError("give every interval a name, or none", text, 0, _DOMAIN)
@@ -370,11 +336,7 @@ def parse_domain(text: str) -> Any:
 
 def _interval(body: str, text: str, column: int) -> Box | LogRange:
     if "..." in body:
-        raise SpecError(
-            "three dots can be read in two ways: write two, as in 0.1..4 or 0..0.4",
-            text,
-            column + body.index("...") - (len(body) - len(body.lstrip())),
-        )
+        raise SpecError("three dots can be read in two ways: write two, as in 0.1..4 or 0..0.4", text, column + body.index("..."))
     found = _INTERVAL.match(body)
     if found is None:
         raise SpecError(f"expected low..high, got {body.strip()!r}" if body.strip() else "expected low..high", text, column, _DOMAIN)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.functional import normalize
 from torch.utils import _pytree as pytree
 
 from pairgrad.compat import read_tensors
@@ -38,14 +39,6 @@ def _even(shape: Sequence[int], making: Making) -> torch.Tensor:
     return torch.rand(shape, generator=making.generator, dtype=torch.float64)
 
 
-def _unit(shape: Sequence[int], making: Making) -> torch.Tensor:
-    return torch.nn.functional.normalize(_normal(shape, making), dim=-1)
-
-
-def _simplex(shape: Sequence[int], making: Making) -> torch.Tensor:
-    return torch.softmax(_normal(shape, making), dim=-1)
-
-
 def _definite(shape: Sequence[int], making: Making) -> torch.Tensor:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"spd needs a shape that ends in two equal sizes, such as spd(4, 4), got {tuple(shape)}")
@@ -53,7 +46,7 @@ def _definite(shape: Sequence[int], making: Making) -> torch.Tensor:
     return root @ root.mT / shape[-1] + torch.eye(shape[-1], dtype=torch.float64)
 
 
-def _geometric(low: float, high: float, count: float) -> torch.Tensor:
+def _geometric(low: float, high: float, count: float, making: Making) -> torch.Tensor:
     if low <= 0 or high <= 0:
         raise ValueError(f"geomspace needs two positive ends, got {low:g} and {high:g}")
     return torch.linspace(math.log(low), math.log(high), _count(count), dtype=torch.float64).exp()
@@ -85,10 +78,11 @@ def _count(value: float) -> int:
     return int(value)
 
 
-def _identity(n: float) -> torch.Tensor:
-    if not _count(n) ** 2 <= LARGEST:
-        raise ValueError(f"eye of {_count(n)} rows has {_count(n) ** 2} elements, more than {LARGEST}")
-    return torch.eye(_count(n), dtype=torch.float64)
+def _identity(n: float, making: Making) -> torch.Tensor:
+    rows = _count(n)
+    if rows**2 > LARGEST:
+        raise ValueError(f"eye of {rows} rows has {rows**2} elements, more than {LARGEST}")
+    return torch.eye(rows, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -102,32 +96,27 @@ class Maker:
     shape: bool = True
 
 
+_F64: dict[str, Any] = {"dtype": torch.float64}
 MAKERS: dict[str, Maker] = {
-    "randn": Maker("randn(32, 128)", "normal numbers", lambda shape, making: _normal(shape, making)),
-    "rand": Maker("rand(8)", "even on 0 to 1", lambda shape, making: _even(shape, making)),
+    "randn": Maker("randn(32, 128)", "normal numbers", _normal),
+    "rand": Maker("rand(8)", "even on 0 to 1", _even),
     "uniform": Maker("uniform(0.1, 4, (16,))", "even between two ends", _uniform, (2,)),
     "positive": Maker("positive(8)", "exp of normal numbers", lambda shape, making: _normal(shape, making).exp()),
-    "unit": Maker("unit(32, 128)", "rows of length 1", _unit),
-    "simplex": Maker("simplex(32, 10)", "rows that add up to 1", _simplex),
+    "unit": Maker("unit(32, 128)", "rows of length 1", lambda shape, making: normalize(_normal(shape, making), dim=-1)),
+    "simplex": Maker("simplex(32, 10)", "rows that add up to 1", lambda shape, making: _normal(shape, making).softmax(-1)),
     "spd": Maker("spd(4, 4)", "symmetric positive definite", _definite),
     "randint": Maker("randint(10, (32,))", "whole numbers below", _integers, (1, 2)),
     "bernoulli": Maker("bernoulli(0.5, (8,)):bool", "0 or 1", _chances, (1,)),
-    "ones": Maker("ones(3)", "", lambda shape, making: torch.ones(shape, dtype=torch.float64)),
-    "zeros": Maker("zeros(3)", "", lambda shape, making: torch.zeros(shape, dtype=torch.float64)),
-    "full": Maker("full(2.5, (3,))", "", lambda value, shape, making: torch.full(shape, float(value), dtype=torch.float64), (1,)),
-    "eye": Maker("eye(4)", "", lambda n, making: _identity(n), (1,), shape=False),
+    "ones": Maker("ones(3)", "", lambda shape, making: torch.ones(shape, **_F64)),
+    "zeros": Maker("zeros(3)", "", lambda shape, making: torch.zeros(shape, **_F64)),
+    "full": Maker("full(2.5, (3,))", "", lambda value, shape, making: torch.full(shape, float(value), **_F64), (1,)),
+    "eye": Maker("eye(4)", "", _identity, (1,), shape=False),
     "arange": Maker("arange(10)", "whole numbers from 0", lambda n, making: torch.arange(_count(n)), (1,), shape=False),
-    "linspace": Maker(
-        "linspace(0, 1, 8)", "", lambda a, b, n, making: torch.linspace(a, b, _count(n), dtype=torch.float64), (3,), shape=False
-    ),
+    "linspace": Maker("linspace(0, 1, 8)", "", lambda a, b, n, making: torch.linspace(a, b, _count(n), **_F64), (3,), shape=False),
     "logspace": Maker(
-        "logspace(-3, 3, 8)",
-        "powers of ten",
-        lambda a, b, n, making: torch.logspace(a, b, _count(n), dtype=torch.float64),
-        (3,),
-        shape=False,
+        "logspace(-3, 3, 8)", "powers of ten", lambda a, b, n, making: torch.logspace(a, b, _count(n), **_F64), (3,), shape=False
     ),
-    "geomspace": Maker("geomspace(0.1, 10, 8)", "even in the logarithm", lambda a, b, n, making: _geometric(a, b, n), (3,), shape=False),
+    "geomspace": Maker("geomspace(0.1, 10, 8)", "even in the logarithm", _geometric, (3,), shape=False),
 }
 FIXED = "fixed"  # the wrapper of what is not to be differentiated
 KNOWN = (
@@ -175,16 +164,12 @@ def as_tensor(value: Any, dtype: torch.dtype) -> Any:
         return {name: as_tensor(item, dtype) for name, item in value.items()}
     if not isinstance(value, list):
         return value
-    numbers = _flat(value)
+    numbers = pytree.tree_leaves(value, is_leaf=lambda item: not isinstance(item, list))
     if not all(isinstance(number, (bool, int, float)) for number in numbers):
         return [as_tensor(item, dtype) for item in value]
     if not _even_rows(value):
         raise ValueError("rows of different lengths")
     return torch.tensor(value, dtype=dtype if any(isinstance(number, float) for number in numbers) or not numbers else None)
-
-
-def _flat(value: Any) -> list[Any]:
-    return [inner for item in value for inner in _flat(item)] if isinstance(value, list) else [value]
 
 
 def _even_rows(value: list[Any]) -> bool:

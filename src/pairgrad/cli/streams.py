@@ -14,16 +14,16 @@ from rich.console import Console
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more. Rich would end the program here, with code 1."""
+        """The reader is gone. Rich would end the program here, with code 1."""
         silence(self)
 
 
 class Streams:
-    """Where a command writes. What nobody reads any more is dropped; any other trouble with standard output is told once.
+    """Where a command writes. Output whose reader is gone is dropped; any other trouble with standard output is told once.
 
     Attributes:
         out, err: consoles.
-        lost: whether something could not be written to standard output that somebody might have read.
+        lost: whether something could not be written to standard output that a reader might have seen.
     """
 
     def __init__(self, command: str) -> None:
@@ -36,27 +36,24 @@ class Streams:
 
     def show(self, text: Any, *, err: bool = False) -> None:
         """Something for rich to print, in lines of any length."""
-        console = self.err if err else self.out
-        with self._writing(console):
+        with self._writing(err) as console:
             console.print(text, soft_wrap=True)
 
     def line(self, text: str, *, err: bool = False) -> None:
         """A line as it is, for programs to read."""
-        console = self.err if err else self.out
-        with self._writing(console):
+        with self._writing(err) as console:
             if not console.quiet:
                 console.file.write(f"{text}\n")
                 console.file.flush()
 
     @contextlib.contextmanager
-    def _writing(self, console: Console) -> Iterator[None]:
+    def _writing(self, err: bool) -> Iterator[Console]:
+        console = self.err if err else self.out
         try:
-            yield
-        except BrokenPipeError:
-            silence(console)
+            yield console
         except OSError as error:
             silence(console)
-            if console is self.out:
+            if not err and not isinstance(error, BrokenPipeError):
                 self.lost = True
                 self.line(f"{self._command}: cannot write to standard output: {error.strerror or error}", err=True)
 

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -40,8 +41,7 @@ def split(target: str) -> tuple[str, str]:
         return place, path
     if target.endswith(".py") and Path(target).is_file():
         names = _defined(Path(target))
-        held = f"; it holds {_some(names)}" if names else ""
-        raise Unusable(f"{target!r} is a file: name a function in it, as in {target}:{names[0] if names else 'function'}{held}")
+        raise Unusable(f"{target!r} is a file: name a function in it, as in {target}:{names[0] if names else 'function'}{_holding(names)}")
     module, dot, name = target.strip(":").rpartition(".")
     example = f"{module}:{name}" if dot and module and name.isidentifier() and name != "py" else f"{target.strip(':') or 'losses'}:function"
     raise Unusable(f"{target!r} names no function: write module:function or path/to/file.py:function, for example {example}")
@@ -56,15 +56,14 @@ def imported(place: str) -> ModuleType:
     except SyntaxError as error:
         raise Unusable(f"cannot import {place}: {short(error.filename or '')}:{error.lineno}: {error.msg}", way_of(error)) from None
     except SystemExit as error:
-        at = place_of(error)
+        where = at(error).strip(" ()") or "sys.exit"
         raise Unusable(
-            f"cannot import {place}: it ends the program when imported ({at or 'sys.exit'}, code {error.code}); "
+            f"cannot import {place}: it ends the program when imported ({where}, code {error.code}); "
             'put what it runs under if __name__ == "__main__"',
             way_of(error),
         ) from None
     except Exception as error:
-        at = place_of(error)
-        raise Unusable(f"cannot import {place}: {saying(error)}{f' ({at})' if at else ''}", way_of(error)) from None
+        raise Unusable(f"cannot import {place}: {saying(error)}{at(error)}", way_of(error)) from None
 
 
 def _by_name(name: str) -> ModuleType:
@@ -78,7 +77,7 @@ def _by_name(name: str) -> ModuleType:
         near = close(error.name, _modules(Path(folder)))
         raise Unusable(f"no module named {error.name!r} in {folder} or among the installed packages{near}") from None
     except ValueError:  # an empty part of a dotted name
-        raise Unusable(f"{name!r} is no name of a module") from None
+        raise Unusable(f"{name!r} is not a valid module name") from None
     own, used = Path(folder, *name.split(".")).with_suffix(".py"), getattr(module, "__file__", None)
     if own.is_file() and (used is None or Path(used).resolve() != own.resolve()):
         raise Unusable(f"{name} is the name of another module, {used or 'a part of Python'}: name the file, {short(str(own))}:function")
@@ -94,7 +93,7 @@ def _from_file(place: str) -> ModuleType:
         raise Unusable(f"no such file: {place}{close(file.name, [path.name for path in folder.glob('*.py')])}")
     file = file.resolve()
     if file.suffix != ".py":
-        raise Unusable(f"{place} is no Python file: its name must end in .py")
+        raise Unusable(f"{place} is not a Python file: its name must end in .py")
     root, parts = file.parent, [file.stem]
     while (root / "__init__.py").is_file():  # a module of a package is imported as such
         parts.insert(0, root.name)
@@ -163,8 +162,7 @@ def find(module: ModuleType, path: str) -> Any:
         except AttributeError:
             owner = ".".join([module.__name__, *path.split(".")[:i]])
             names = _callables(found)
-            held = f"; it holds {_some(names)}" if names else ""
-            raise Unusable(f"{owner} has no {part!r}{close(part, names)}{held}") from None
+            raise Unusable(f"{owner} has no {part!r}{close(part, names)}{_holding(names)}") from None
     return found
 
 
@@ -173,39 +171,39 @@ def as_callable(found: Any, name: str) -> Callable[..., Any]:
     if isinstance(found, type) and issubclass(found, torch.autograd.Function):
         return found.apply
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
-        try:
-            needed = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty and p.kind not in _REST]
-        except (TypeError, ValueError):
-            needed = []
+        needed = [p for p in _parameters(signature(found)) if p.default is p.empty]
         if needed:
             raise Unusable(
                 f"{name} is made with arguments ({', '.join(p.name for p in needed)}): make one in the module, for example "
                 f"net = {name.rpartition('.')[2]}(...), and audit that"
             )
-        try:
-            found = found()
-        except Exception as error:
-            raise Unusable(f"{name}() raised {saying(error)}{_at(error)}", way_of(error)) from None
+        found = called(found, name)
     if isinstance(found, type):
         raise Unusable(f"{name} is a class, neither a torch.nn.Module nor a torch.autograd.Function: name a function or an instance")
     if not callable(found):
         raise Unusable(f"{name} is not callable: it is {describe(found)[:200]}")
-    called = found.forward if isinstance(found, torch.nn.Module) else found
-    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    runs = found.forward if isinstance(found, torch.nn.Module) else found
+    if inspect.iscoroutinefunction(runs) or inspect.isasyncgenfunction(runs):
         raise Unusable(f"{name} is an async function: a call gives no tensors. Audit the function that it awaits, or one that runs it")
-    if inspect.isgeneratorfunction(called):
+    if inspect.isgeneratorfunction(runs):
         raise Unusable(f"{name} is a generator function: a call gives no tensors. Audit a function that returns what it yields")
     return found
+
+
+def called(given: Any, name: str) -> Any:
+    """What the user's function gives without arguments; anything else as it is."""
+    try:
+        return given() if callable(given) else given
+    except Exception as error:
+        raise Unusable(f"{name}() raised {saying(error)}{at(error)}", way_of(error)) from None
 
 
 def _callables(owner: Any) -> list[str]:
     """Names in a module or an object, its own first."""
     own = getattr(owner, "__name__", None)
     names = vars(owner) if isinstance(owner, ModuleType) else dir(owner)
-    named = [(name, getattr(owner, name, None)) for name in names if not name.startswith("_")]
-    found = [(name, value) for name, value in named if callable(value)]
-    mine = [name for name, value in found if getattr(value, "__module__", own) == own]
-    return mine or [name for name, _ in found]
+    found = {name: getattr(owner, name, None) for name in names if not name.startswith("_") and callable(getattr(owner, name, None))}
+    return [name for name, value in found.items() if getattr(value, "__module__", own) == own] or list(found)
 
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -244,12 +242,12 @@ def arranged(
         bound = expected.bind(*args, **kwargs)
     except TypeError as error:
         raise Unusable(f"the inputs do not fit {name}{shown(expected)}: {error}") from None
+    placed = domain
+    if isinstance(domain, Mapping):
+        places = {parameter: f"input {i}" for i, parameter in enumerate(expected.parameters)}
+        placed = {places.get(str(key), key): value for key, value in domain.items()}
     if function_of(fn) is not None:  # apply takes no keywords
-        flat = bound.args
-        if isinstance(domain, Mapping):
-            places = {parameter: f"input {i}" for i, parameter in enumerate(expected.parameters)}
-            domain = {places.get(str(key), key): value for key, value in domain.items()}
-        return flat, domain
+        return bound.args, placed
     by_name = isinstance(domain, Mapping) and not kwargs and all(key in expected.parameters for key in domain)
     if not (args and (kwargs or by_name)):
         return (dict(kwargs) if kwargs else args), domain
@@ -257,8 +255,7 @@ def arranged(
     if kinds & {*_REST, inspect.Parameter.POSITIONAL_ONLY}:
         if kwargs:
             raise Unusable(f"{name}{shown(expected)} takes some inputs by position only: give none of them a name")
-        places = {parameter: f"input {i}" for i, parameter in enumerate(expected.parameters)}
-        return args, {places.get(str(key), key): value for key, value in domain.items()}
+        return args, placed
     return dict(bound.arguments), domain
 
 
@@ -275,22 +272,22 @@ def structured(value: Any, source: str) -> tuple[tuple[Any, ...], dict[str, Any]
 
 def example(fn: Any) -> str:
     """Inputs in the language of --inputs that could fit."""
-    expected = signature(fn)
-    if expected is None:
-        return "randn(8)"
-    parameters = [p for p in expected.parameters.values() if p.kind not in _REST]
+    parameters = _parameters(signature(fn))
     needed = [p for p in parameters if p.default is p.empty] or parameters[:1]
-    if any(p.kind is p.POSITIONAL_ONLY for p in needed):
-        return ", ".join(_guess(p) for p in needed)
-    return ", ".join(f"{p.name}={_guess(p)}" for p in needed) or "randn(8)"
+    named = all(p.kind is not p.POSITIONAL_ONLY for p in needed)
+    return ", ".join(f"{p.name}={_guess(p)}" if named else _guess(p) for p in needed) or "randn(8)"
+
+
+def _parameters(expected: inspect.Signature | None) -> list[inspect.Parameter]:
+    """Those of which there is one each."""
+    return [] if expected is None else [p for p in expected.parameters.values() if p.kind not in _REST]
 
 
 def _guess(parameter: inspect.Parameter) -> str:
     kind = getattr(parameter.annotation, "__name__", str(parameter.annotation))
-    if kind in ("int", "float", "bool", "str"):
-        return {"int": "3", "float": "0.5", "bool": "true", "str": "'mean'"}[kind]
-    words = ("label", "target", "index", "indices", "class", "ids")
-    return "randint(10, (8,))" if any(word in parameter.name.lower() for word in words) else "randn(8)"
+    whole = re.search("label|target|index|indices|class|ids", parameter.name.lower())
+    plain = {"int": "3", "float": "0.5", "bool": "true", "str": "'mean'"}
+    return plain.get(kind, "randint(10, (8,))" if whole else "randn(8)")
 
 
 def shown(expected: inspect.Signature) -> str:
@@ -303,30 +300,30 @@ def way_of(error: BaseException) -> str:
     """The traceback from the first frame that is the user's on."""
     frames = traceback.extract_tb(error.__traceback__)
     first = next((i for i, frame in enumerate(frames) if not is_library(frame.filename)), 0)
-    lines = traceback.format_list(frames[first:]) + traceback.format_exception_only(error)
-    return "Traceback (most recent call last):\n" + "".join(lines)
+    return "".join(
+        ["Traceback (most recent call last):\n", *traceback.format_list(frames[first:]), *traceback.format_exception_only(error)]
+    )
 
 
-def place_of(error: BaseException) -> str:
-    """File, line and function of the innermost frame that is the user's; empty if there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return innermost((frame.filename, frame.lineno or 0, frame.name) for frame in reversed(frames))
+def at(error: BaseException) -> str:
+    """File, line and function of the innermost frame that is the user's, in brackets; empty if there is none."""
+    place = innermost(reversed(traceback.extract_tb(error.__traceback__)))
+    return f" ({place})" if place else ""
 
 
 def place_in(frame: FrameType | None) -> str:
     """Likewise of a running frame and its callers."""
-    frames = []
-    while frame is not None:
-        frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-        frame = frame.f_back
-    return innermost(frames)
+    return innermost(reversed(traceback.extract_stack(frame)))
 
 
-def innermost(frames: Iterable[tuple[str, int, str]]) -> str:
-    """Of (file, line, function), the innermost first, the first one that is the user's, or at least not of torch or pairgrad; empty if there is none."""
-    foreign = [frame for frame in frames if not is_library(frame[0])]
-    chosen = next((frame for frame in foreign if not _is_standard(frame[0])), foreign[0] if foreign else None)
-    return "" if chosen is None else _described(*chosen)
+def innermost(frames: Iterable[traceback.FrameSummary]) -> str:
+    """Of frames, the innermost first, the first one that is the user's, or at least not of torch or pairgrad; empty if there is none."""
+    foreign = [frame for frame in frames if not is_library(frame.filename)]
+    if not foreign:
+        return ""
+    chosen = next((frame for frame in foreign if not frame.filename.startswith(_STANDARD) or "site-packages" in frame.filename), foreign[0])
+    inside = "" if chosen.name == "<module>" else f", in {chosen.name}"
+    return f"{short(chosen.filename)}:{chosen.lineno or 0}{inside}"
 
 
 def saying(error: BaseException) -> str:
@@ -348,24 +345,11 @@ def close(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _at(error: BaseException) -> str:
-    at = place_of(error)
-    return f" ({at})" if at else ""
-
-
-def _described(file: str, line: int, function: str) -> str:
-    inside = "" if function == "<module>" else f", in {function}"
-    return f"{short(file)}:{line}{inside}"
-
-
-def _is_standard(file: str) -> bool:
-    return file.startswith(_STANDARD) and "site-packages" not in file
-
-
 def is_library(file: str) -> bool:
     """Torch, pairgrad and the machinery of imports."""
     return file.startswith(("<frozen ", *_LIBRARIES)) or file == importlib.__file__
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+def _holding(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"; it holds {', '.join(names[:_LISTED])}{more}" if names else ""

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typer.testing import CliRunner
-
-from pairgrad.cli.app import app
+from tests.cli.command import invoke
 
 QUICK = ("--inputs", "randn(2)", "--effort", "quick", "--no-second-order", "--no-consequences")
 
 
 def audit(*arguments, **env):
-    done = CliRunner(env={"COLUMNS": "300", **env}).invoke(app, ["audit", *map(str, arguments)], catch_exceptions=False)
+    done = invoke("audit", *map(str, arguments), columns=300, **env)
     return done.exit_code, done.stdout, done.stderr
 
 
 def quick(*arguments, **env):
     return audit(*arguments, *QUICK[2:], **env)
-
-
-def options(target, **given):
-    from pairgrad.cli.audit import Options
-
-    return Options(**given).request(target)

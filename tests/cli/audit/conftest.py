@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from pairgrad.cli import audit_child
+from pairgrad.cli.audit_worker import Teller
 from pairgrad.cli.audit_worker import run as work
 from tests.cli.audit.losses import LOSSES
 
@@ -17,21 +18,53 @@ from tests.cli.audit.losses import LOSSES
 class Here:
     """The worker in this process: everything has happened when it is made."""
 
-    code = 0
-
     def __init__(self, request):
         self.events = queue.Queue()
-        work(json.loads(json.dumps(request)), lambda event: self.events.put(json.loads(json.dumps(event))))
+        work(json.loads(json.dumps(request)), Teller(lambda event: self.events.put(json.loads(json.dumps(event)))))
         self.events.put({"event": "end"})
 
     def ended(self):
         return True
 
     def wait(self, seconds):
-        pass
+        return 0
 
     def close(self):
         pass
+
+
+class Said:
+    """A worker that has said something and then ended, died, hung or been interrupted."""
+
+    def __init__(self, said, then):
+        self.events, self._said, self._then = self, iter(said), then
+
+    def get(self, timeout):
+        event = next(self._said, None)
+        if event is None:
+            raise KeyboardInterrupt if self._then == "interrupted" else queue.Empty
+        return event
+
+    def empty(self):
+        return True
+
+    def ended(self):
+        return self._then == "died"
+
+    def wait(self, seconds):
+        return 1
+
+    def crash_place(self):
+        return ""
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def worker(folder, monkeypatch):
+    """Put a worker in place that says these events and then ends in this way."""
+    return lambda said, then: monkeypatch.setattr(audit_child, "Child", lambda request: Said(said, then))
 
 
 @pytest.fixture

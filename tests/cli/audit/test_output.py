@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from pairgrad.cli import audit_child
-from pairgrad.cli.app import app
 from pairgrad.coherence import Report
 from tests.cli.audit.command import quick
+from tests.cli.command import invoke
 
 
 def disk_full(self, path=None):
@@ -68,11 +67,11 @@ def test_what_is_not_audited_any_more_leaves_no_old_report(here, monkeypatch):
     code, out, err = quick("losses:good", "losses:bad", "losses:nan", "--inputs", "randn(2)", "--json", "out")
     assert code == 2
     assert "good: coherent" in out
-    assert err.splitlines()[-1] == "pairgrad audit: cannot go on: RuntimeError: a bug"
+    assert err.splitlines()[-1] == "pairgrad audit: cannot continue: RuntimeError: a bug"
     assert "error" not in json.loads((here / "out" / "losses_good.json").read_text())
     for name in ("bad", "nan"):
         data = json.loads((here / "out" / f"losses_{name}.json").read_text())
-        assert data == {"target": f"losses:{name}", "error": "cannot go on: RuntimeError: a bug"}
+        assert data == {"target": f"losses:{name}", "error": "cannot continue: RuntimeError: a bug"}
 
 
 def test_targets_with_names_alike_do_not_overwrite_each_other(here):
@@ -156,5 +155,4 @@ def test_several_targets(here):
 
 
 def test_the_command_is_on_the_list():
-    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["--help"])
-    assert "Is a backward the derivative of its forward?" in done.output
+    assert "Is a backward the derivative of its forward?" in invoke("--help").output

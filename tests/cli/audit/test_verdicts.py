@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from pairgrad.cli import audit_child
-from pairgrad.cli.audit import _code as exit_code
 from pairgrad.coherence import Report, Verdict
 from tests.cli.audit.command import audit, quick
 
@@ -28,10 +26,15 @@ from tests.cli.audit.command import audit, quick
         ("done", {"kind": "raised", "message": "", "way": ""}, "incoherent", False, False, None, 2),
     ],
 )
-def test_exit_codes(how, failure, verdict, passed, complete, intent, code):
+def test_exit_codes(worker, how, failure, verdict, passed, complete, intent, code):
     report = Report("f", Verdict(verdict), passed, intent, 1e-12, 1e-12, 0.0, 0.0, (), (), complete=complete)
-    assert exit_code(audit_child.Outcome(how, report.to_dict(), failure), report) == code
-    assert exit_code(audit_child.Outcome(how), None) == 2
+    end = [{"event": "failed", **failure}] if failure else []
+    end += [{"event": "end"}] if how == "done" else [{"event": "started"}]  # when the time begins to count
+    arguments = ("losses:f", "--inputs", "randn(2)", "--timeout", 0.01 if how == "timeout" else 300)
+    worker([{"event": "report", "report": report.to_dict()}, *end], how)
+    assert audit(*arguments)[0] == code
+    worker(end, how)
+    assert audit(*arguments)[0] == 2
 
 
 @pytest.mark.parametrize(
