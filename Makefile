@@ -70,7 +70,7 @@ format: $(SETUP_STAMP)  ## format the code and apply the safe lint fixes
 
 coverage: $(SETUP_STAMP)  ## run the tests with coverage by lines, subprocesses included, and write docs/coverage.md
 	rm -rf build/coverage && mkdir -p build/coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet -o build/coverage/report.json
 	$(BIN)/python -m benchmarks.coverage build/coverage/report.json
