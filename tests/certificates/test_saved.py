@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 import pairgrad as pg
@@ -15,7 +16,7 @@ from pairgrad.certificates import SavedState, load_state, save_state
 @pytest.fixture
 def bank():
     generator = torch.Generator().manual_seed(1)
-    bank = pg.ClassBank(4, 16, cap=300.0, small_samples="unbiased", concentration="mle", generator=generator)
+    bank = pg.ClassBank(4, 16, cap=300.0, small_samples="unbiased", estimator="mle", generator=generator)
     for label in range(4):
         near = torch.nn.functional.normalize(torch.eye(16)[label] + 0.05 * torch.randn(30, 16, generator=generator), dim=1)
         bank.update(near, torch.full((30,), label))
@@ -38,6 +39,13 @@ def test_a_bank_comes_back_with_its_rule(tmp_path, bank):
     mine, theirs = (pg.certify(FEATURES, LABELS, state, 0.07).loss.total for state in (bank, back.state))
     assert mine == theirs
     assert [file.name for file in path.parent.iterdir()] == ["state.safetensors"]
+
+
+def test_the_options_of_a_bank_keep_their_stored_names(tmp_path, bank):
+    """Captured states on disk call the estimator "concentration"."""
+    path = save_state(tmp_path / "s", SavedState(FEATURES, LABELS, bank))
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata() == {"bank": '{"concentration": "mle", "cap": 300.0, "small_samples": "unbiased"}'}
 
 
 def test_a_fixed_state_and_views_come_back(tmp_path):

@@ -75,7 +75,7 @@ def test_tiles_grow_with_few_rows_and_shrink_with_many() -> None:
         {"unseen": "uniform"},
         {"decay": 0.5},
         {"memory": "two-epochs"},
-        {"concentration": "mle", "cap": 500.0},
+        {"estimator": "mle", "cap": 500.0},
         {"small_samples": "unbiased"},
     ],
     ids=str,

@@ -242,7 +242,7 @@ def test_unseen_uniform(memory: str) -> None:
 @pytest.mark.parametrize("estimator", ["closed-form", "mle"])
 @pytest.mark.parametrize("small_samples", ["plain", "unbiased"])
 def test_opposite_features_have_no_direction(estimator: str, small_samples: str) -> None:
-    bank = pg.ClassBank(2, 3, concentration=estimator, small_samples=small_samples)
+    bank = pg.ClassBank(2, 3, estimator=estimator, small_samples=small_samples)
     feature = torch.tensor([[0.6, -0.8, 0.1]])
     bank.update(torch.cat([feature, -feature]), torch.tensor([1, 1]))
     assert bank.resultant_length[1].item() == 0
@@ -255,11 +255,11 @@ def test_opposite_features_have_no_direction(estimator: str, small_samples: str)
 
 @pytest.mark.parametrize("estimator", ["closed-form", "mle"])
 def test_a_single_unit_feature_has_the_cap(estimator: str) -> None:
-    bank = pg.ClassBank(3, 4, concentration=estimator)
+    bank = pg.ClassBank(3, 4, estimator=estimator)
     bank.update(torch.eye(4)[[2, 1, 1]], torch.tensor([0, 1, 1]))
     assert bank.resultant_length[:2].tolist() == [1, 1]
     assert bank.concentration[:2].tolist() == [1e5, 1e5]
-    small = pg.ClassBank(3, 4, concentration=estimator, cap=50.0)
+    small = pg.ClassBank(3, 4, estimator=estimator, cap=50.0)
     small.update(torch.eye(4)[:1], torch.tensor([0]))
     assert small.concentration[0].item() == 50
 
@@ -273,7 +273,7 @@ def test_a_single_feature_says_nothing_when_unbiased() -> None:
 
 
 def test_maximum_likelihood_inverts_the_slope() -> None:
-    plain = filled(concentration="mle")
+    plain = filled(estimator="mle")
     inverse = pg.potential(3).concentration(plain.resultant_length)
     torch.testing.assert_close(plain.concentration, inverse.float(), rtol=0, atol=0)
 

@@ -73,7 +73,7 @@ def test_loading_by_assignment(dtype: torch.dtype, device: str) -> None:
 
 
 def test_deepcopy() -> None:
-    bank = filled(memory="two-epochs", concentration="mle")
+    bank = filled(memory="two-epochs", estimator="mle")
     twin = copy.deepcopy(bank)
     bits = {name: tensor.clone() for name, tensor in bank.named_buffers()}
     assert torch.equal(twin.concentration, bank.concentration)
@@ -308,8 +308,8 @@ def test_one_graph(memory: str, options: dict[str, Any]) -> None:
 
 
 def test_repr_names_what_is_not_the_default() -> None:
-    assert repr(pg.ClassBank(3, 4)) == "ClassBank(3, 4, concentration='closed-form', cap=100000)"
+    assert repr(pg.ClassBank(3, 4)) == "ClassBank(3, 4, estimator='closed-form', cap=100000)"
     options = {"on_resultant_above_one": "error", "unseen": "uniform", "decay": 0.5, "memory": "two-epochs", "small_samples": "unbiased"}
-    shown = repr(pg.ClassBank(3, 4, concentration="mle", cap=10.0, **options))
-    assert "concentration='mle', cap=10" in shown
+    shown = repr(pg.ClassBank(3, 4, estimator="mle", cap=10.0, **options))
+    assert "estimator='mle', cap=10" in shown
     assert all(f"{name}={value!r}" in shown for name, value in options.items())

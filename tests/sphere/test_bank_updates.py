@@ -99,7 +99,7 @@ def test_nothing_is_read_on_a_device_without_values(validate: bool | None, rule:
         ({"num_classes": 0}, ValueError, "num_classes must be an integer >= 1, got 0"),
         ({"num_classes": 2.5}, TypeError, "num_classes must be an integer >= 1, got 2.5"),
         ({"dim": 1}, ValueError, "dim must be an integer >= 2, got 1: a direction needs at least two coordinates"),
-        ({"concentration": "none"}, ValueError, "concentration must be one of 'closed-form', 'mle', got 'none'"),
+        ({"estimator": "none"}, ValueError, "estimator must be one of 'closed-form', 'mle', got 'none'"),
         ({"cap": 0.0}, ValueError, "cap must be a positive finite number"),
         (
             {"on_resultant_above_one": "ignore"},

@@ -49,7 +49,7 @@ def test_closed_form(dim: int) -> None:
 @pytest.mark.parametrize("dim", [2, 3, 128])
 def test_mle_is_the_inverse_of_the_slope(dim: int) -> None:
     length = column(1e-3, 0.1, 0.5, 0.9, 0.99)
-    got = concentrations(length, dim=dim, concentration="mle")
+    got = concentrations(length, dim=dim, estimator="mle")
     assert torch.equal(got, pg.potential(dim).concentration(length))
     # slope and its inverse have some ten roundings each, and |d log slope / d log kappa| <= 1
     torch.testing.assert_close(pg.potential(dim).slope(got), length, rtol=32 * U, atol=0)
@@ -60,11 +60,11 @@ def test_mle_is_the_inverse_of_the_slope(dim: int) -> None:
 def test_the_cap(estimator: str) -> None:
     length = column(1.0, 1 + 2**-40, 1.5, 1e30, 1e100, 1 - 2**-50)
     for cap in (1e5, 7.0, 3):
-        got = concentrations(length, concentration=estimator, cap=cap)
+        got = concentrations(length, estimator=estimator, cap=cap)
         assert got.tolist() == [cap] * 6
     near = column(0.5)
-    assert concentrations(near, concentration=estimator, cap=1e5).item() < 10
-    assert concentrations(near, concentration=estimator, cap=1.0).item() == 1
+    assert concentrations(near, estimator=estimator, cap=1e5).item() < 10
+    assert concentrations(near, estimator=estimator, cap=1.0).item() == 1
     just_below = 1 - 3 / (2 * 10**5)  # p R / (1 - R^2) there is 2e5 for p = 6; the cap decides
     assert concentrations(column(just_below), 8.0).item() == 1e5
 
@@ -72,7 +72,7 @@ def test_the_cap(estimator: str) -> None:
 @pytest.mark.parametrize("estimator", ["closed-form", "mle"])
 @pytest.mark.parametrize("small_samples", ["plain", "unbiased"])
 def test_no_resultant_means_concentration_zero(estimator: str, small_samples: str) -> None:
-    got = concentrations(column(0, 0, 0), column(0, 1, 50), concentration=estimator, small_samples=small_samples)
+    got = concentrations(column(0, 0, 0), column(0, 1, 50), estimator=estimator, small_samples=small_samples)
     assert got.tolist() == [0, 0, 0]
 
 
@@ -116,7 +116,7 @@ def test_unbiased_is_unbiased_and_plain_is_not() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"concentration": "median"}, ValueError, "concentration must be one of 'closed-form', 'mle', got 'median'"),
+        ({"estimator": "median"}, ValueError, "estimator must be one of 'closed-form', 'mle', got 'median'"),
         ({"small_samples": "no"}, ValueError, "small_samples must be one of 'plain', 'unbiased', got 'no'"),
         *(
             ({"cap": cap}, ValueError, "cap must be a positive finite number")

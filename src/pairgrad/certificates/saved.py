@@ -30,7 +30,7 @@ from pairgrad.ground.files import write_atomically
 from pairgrad.losses.scores import State, check_temperature
 from pairgrad.sphere import ClassBank, ClassState
 
-_RULE = ("concentration", "cap", "small_samples")
+_RULE = {"concentration": "estimator", "cap": "cap", "small_samples": "small_samples"}  # stored name: option of ClassBank and of its rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def save_state(path: str | os.PathLike[str], saved: SavedState) -> Path:
     if isinstance(saved.state, ClassBank):
         tensors |= {f"bank.{name}": tensor for name, tensor in saved.state.state_dict().items()}
         rule = saved.state.rule
-        metadata["bank"] = json.dumps(dict(zip(_RULE, (rule.estimator, rule.cap, rule.small_samples), strict=True)))
+        metadata["bank"] = json.dumps({stored: getattr(rule, option) for stored, option in _RULE.items()})
     elif isinstance(saved.state, ClassState):
         tensors |= {"mean_direction": saved.state.mean_direction, "concentration": saved.state.concentration}
     else:
@@ -145,7 +145,9 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
         raise ValueError(f"{prefix}sums in {path} must have shape (classes, dim) and {prefix}counts (classes,), got {describe(sums)}")
     try:
         options = json.loads(metadata.get("bank", "{}"))
-        bank = ClassBank(*sums.shape, dtype=sums.dtype, **{name: options[name] for name in _RULE if name in options})
+        bank = ClassBank(
+            *sums.shape, dtype=sums.dtype, **{option: options[stored] for stored, option in _RULE.items() if stored in options}
+        )
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the bank in {path} cannot be made again: {error}") from None
     kept = {name: own.get(name, torch.zeros_like(sums)) for name in bank.state_dict()}

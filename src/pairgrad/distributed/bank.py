@@ -97,7 +97,7 @@ class DistributedClassBank(ClassBank):
             **self.layout.facts(),
             "dim": self.dim,
             "dtype": str(self.sums.dtype),
-            "concentration": self.rule.estimator,
+            "estimator": self.rule.estimator,
             "cap": self.rule.cap,
             "small_samples": self.rule.small_samples,
             "on_resultant_above_one": self.on_resultant_above_one,

@@ -128,7 +128,7 @@ def _shared_out(
         static=static,
         seed=seed,
         facts=facts,
-        concentration=bank.rule.estimator,
+        estimator=bank.rule.estimator,
         cap=bank.rule.cap,
         on_resultant_above_one=bank.on_resultant_above_one,
         unseen=bank.unseen if empty else "uniform",  # nothing is drawn that would be overwritten

@@ -65,7 +65,7 @@ class ClassBank(nn.Module):
     Args:
         num_classes: K.
         dim: feature dimension p >= 2.
-        concentration: `"closed-form"` (p R / (1 - R^2), eq. released-state) or `"mle"` (the exact inverse of the Bessel ratio).
+        estimator: of the concentrations: `"closed-form"` (p R / (1 - R^2), eq. released-state) or `"mle"` (the exact inverse of the Bessel ratio).
         cap: the largest concentration, 1e5 as in the public code.
         on_resultant_above_one: features that are not normalised can have R > 1. `"cap"` gives such a class the cap, as the public code does;
             `"error"` refuses the update; `"normalize"` scales every feature to length 1 before it is summed.
@@ -103,7 +103,7 @@ class ClassBank(nn.Module):
         num_classes: int,
         dim: int,
         *,
-        concentration: str = "closed-form",
+        estimator: str = "closed-form",
         cap: float = 1e5,
         on_resultant_above_one: str = "cap",
         unseen: str = "random",
@@ -118,7 +118,7 @@ class ClassBank(nn.Module):
         super().__init__()
         self.num_classes = integer_at_least("num_classes", num_classes, 1)
         self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
-        self.rule = ConcentrationRule(self.dim, concentration, cap, small_samples)
+        self.rule = ConcentrationRule(self.dim, estimator, cap, small_samples)
         self.on_resultant_above_one = one_of("on_resultant_above_one", on_resultant_above_one, ABOVE_ONE)
         self.unseen = one_of("unseen", unseen, UNSEEN)
         self.memory = one_of("memory", memory, MEMORIES)
@@ -359,7 +359,7 @@ class ClassBank(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        options = [f"{self.num_classes}, {self.dim}, concentration={self.rule.estimator!r}, cap={self.rule.cap:g}"]
+        options = [f"{self.num_classes}, {self.dim}, estimator={self.rule.estimator!r}, cap={self.rule.cap:g}"]
         for name, default in (("on_resultant_above_one", "cap"), ("unseen", "random"), ("decay", None), ("memory", "cumulative")):
             if getattr(self, name) != default:
                 options.append(f"{name}={getattr(self, name)!r}")

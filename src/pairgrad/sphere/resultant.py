@@ -34,7 +34,7 @@ class ConcentrationRule:
     _potential: Potential = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        one_of("concentration", self.estimator, ESTIMATORS)
+        one_of("estimator", self.estimator, ESTIMATORS)
         one_of("small_samples", self.small_samples, SMALL_SAMPLES)
         object.__setattr__(self, "_potential", potential(self.dim))  # made at once: a compiled region cannot
         expected = "a positive finite number, the largest concentration, at most 1e18"  # whose square is a number in float32 too

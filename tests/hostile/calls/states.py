@@ -36,7 +36,7 @@ from tests.hostile.values import (
 _BANK = {
     "num_classes": arg(K, CLASSES),
     "dim": arg(P, DIM),
-    "concentration": arg("closed-form", CHOICE),
+    "estimator": arg("closed-form", CHOICE),
     "cap": arg(1e5, POSITIVE),
     "on_resultant_above_one": arg("cap", CHOICE),
     "unseen": arg("random", CHOICE),
