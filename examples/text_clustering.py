@@ -149,12 +149,15 @@ CORPORA: dict[str, Callable[[], Corpus]] = {"docstrings": docstrings, "classic3"
 # %% 2. How many components --------------------------------------------------------------------------------------------
 #
 # More components always fit better. The Bayesian information criterion, -2 log-likelihood + parameters x log n, charges for them: a component has a
-# direction, a weight and, unless all share one ("tied"), a concentration. The lowest value wins.
+# direction, a weight and, unless all share one (`tied`), a concentration. The lowest value wins.
+
+
+_KINDS = {False: "free", True: "tied"}  # concentrations
 
 
 @dataclass(frozen=True)
 class Trial:
-    concentration: str
+    tied: bool
     components: int
     bic: float
     nmi: float
@@ -168,13 +171,11 @@ def agreement(corpus: Corpus, clusters: np.ndarray) -> float:
 
 def trials(corpus: Corpus, components: Sequence[int], starts: int, seed: int) -> list[Trial]:
     tried = []
-    for concentration in ("free", "tied"):
+    for tied in (False, True):
         for k in components:
-            mixture = VMFMixture(k, concentration=concentration, n_init=starts, random_state=seed).fit(corpus.rows)
-            trial = Trial(concentration, k, mixture.bic(corpus.rows), agreement(corpus, mixture.labels_), mixture)
-            print(
-                f"{concentration:>6}  k = {k:2d}  BIC {trial.bic:15.0f}  NMI {trial.nmi:.3f}  {mixture.n_iter_:3d} iterations", flush=True
-            )
+            mixture = VMFMixture(k, tied=tied, n_init=starts, random_state=seed).fit(corpus.rows)
+            trial = Trial(tied, k, mixture.bic(corpus.rows), agreement(corpus, mixture.labels_), mixture)
+            print(f"{_KINDS[tied]:>6}  k = {k:2d}  BIC {trial.bic:15.0f}  NMI {trial.nmi:.3f}  {mixture.n_iter_:3d} iterations", flush=True)
             tried.append(trial)
     return tried
 
@@ -189,12 +190,12 @@ def comparison(corpus: Corpus, starts: int, seed: int) -> dict[str, float]:
     """The agreement with the labels, with as many clusters as there are labels."""
     k = len(corpus.label_names)
     found = {"k-means on unit rows": KMeans(k, n_init=starts, random_state=seed).fit(normalize(corpus.rows)).labels_}
-    for name, e_step, concentration in (
-        ("hard memberships, tied concentration", "hard", "tied"),
-        ("soft memberships, tied concentration", "soft", "tied"),
-        ("soft memberships, free concentrations", "soft", "free"),
+    for name, e_step, tied in (
+        ("hard memberships, tied concentration", "hard", True),
+        ("soft memberships, tied concentration", "soft", True),
+        ("soft memberships, free concentrations", "soft", False),
     ):
-        found[name] = VMFMixture(k, e_step=e_step, concentration=concentration, n_init=starts, random_state=seed).fit(corpus.rows).labels_
+        found[name] = VMFMixture(k, e_step=e_step, tied=tied, n_init=starts, random_state=seed).fit(corpus.rows).labels_
     return {name: agreement(corpus, clusters) for name, clusters in found.items()}
 
 
@@ -288,10 +289,10 @@ def draw_words(axes: Any, components: Sequence[Component]) -> None:
 def draw_choice(left: Any, right: Any, tried: Sequence[Trial], chosen: Trial) -> None:
     """The criterion, which does not know the labels, and the agreement with them."""
     least = min(trial.bic for trial in tried)
-    for concentration, style in (("free", {"color": BLUE, "marker": "o"}), ("tied", {"color": GREEN, "marker": "s", "ls": "--"})):
-        those = [trial for trial in tried if trial.concentration == concentration]
+    for tied, style in ((False, {"color": BLUE, "marker": "o"}), (True, {"color": GREEN, "marker": "s", "ls": "--"})):
+        those = [trial for trial in tried if trial.tied == tied]
         k = [trial.components for trial in those]
-        left.plot(k, [(trial.bic - least) / 1000 for trial in those], label=f"{concentration} concentrations", ms=5, **style)
+        left.plot(k, [(trial.bic - least) / 1000 for trial in those], label=f"{_KINDS[tied]} concentrations", ms=5, **style)
         right.plot(k, [trial.nmi for trial in those], ms=5, **style)
     for axes, y in ((left, (chosen.bic - least) / 1000), (right, chosen.nmi)):
         axes.plot(chosen.components, y, marker="o", ms=13, mfc="none", mec=BLACK, ls="none", label="chosen")
@@ -334,7 +335,7 @@ def run(data: str, components: Sequence[int], starts: int, seed: int, output: Pa
     described = describe(corpus, mixture)
     monotone = all(trial.mixture.monotone_log_likelihood_ for trial in tried)
     compared = comparison(corpus, starts, seed)
-    print(f"\nchosen: {chosen.components} components, {chosen.concentration} concentrations; EM never lowered a likelihood: {monotone}\n")
+    print(f"\nchosen: {chosen.components} components, {_KINDS[chosen.tied]} concentrations; EM never lowered a likelihood: {monotone}\n")
     print(listing(described))
     print(
         f"\nthe likeliest component has a probability above 0.99 for {np.mean(likeliest > 0.99):.1%} of the texts; the least certain memberships:"
@@ -350,8 +351,8 @@ def run(data: str, components: Sequence[int], starts: int, seed: int, output: Pa
         "texts": corpus.rows.shape[0],
         "columns": corpus.rows.shape[1],
         "seed": seed,
-        "bic": [{"concentration": t.concentration, "components": t.components, "bic": t.bic, "nmi": t.nmi} for t in tried],
-        "chosen": {"concentration": chosen.concentration, "components": chosen.components},
+        "bic": [{"tied": t.tied, "components": t.components, "bic": t.bic, "nmi": t.nmi} for t in tried],
+        "chosen": {"tied": chosen.tied, "components": chosen.components},
         "monotone": monotone,
         "nmi": compared,
         "above_99_percent": float(np.mean(likeliest > 0.99)),

@@ -147,9 +147,9 @@ def test_clustering_docstrings(
     facts = read(tmp_path / "text-clustering-docstrings.json")
     assert facts["texts"] > 300
     assert facts["monotone"] is True
-    assert [(trial["concentration"], trial["components"]) for trial in facts["bic"]] == [("free", 2), ("free", 8), ("tied", 2), ("tied", 8)]
+    assert [(trial["tied"], trial["components"]) for trial in facts["bic"]] == [(False, 2), (False, 8), (True, 2), (True, 8)]
     best = min(facts["bic"], key=lambda trial: trial["bic"])
-    assert facts["chosen"] == {"concentration": best["concentration"], "components": best["components"]}
+    assert facts["chosen"] == {"tied": best["tied"], "components": best["components"]}
     components = facts["components"]
     assert sum(component["weight"] for component in components) == pytest.approx(1)
     assert all(component["concentration"] > 0 and 0 < component["cosine"] < 1 and len(component["words"]) == 7 for component in components)

@@ -92,8 +92,8 @@ def test_score_and_criteria_are_those_of_the_densities():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(50, 4))
     directions = unit(rng.normal(size=(3, 4)))
-    for concentration, free in (("free", 3 * 3 + 3 + 2), ("tied", 3 * 3 + 1 + 2)):
-        model = known(np.array([0.2, 0.3, 0.5]), directions, np.array([4.0, 4.0, 4.0]), concentration=concentration)
+    for tied, free in ((False, 3 * 3 + 3 + 2), (True, 3 * 3 + 1 + 2)):
+        model = known(np.array([0.2, 0.3, 0.5]), directions, np.array([4.0, 4.0, 4.0]), tied=tied)
         densities = model.score_samples(rows)
         weights = rng.uniform(size=50)
         assert model.score(rows) == pytest.approx(densities.mean(), rel=1e-13)

@@ -81,7 +81,7 @@ def test_runs_end_where_they_say(three):
 
 
 def test_tied_concentrations_are_one_number(three):
-    model = VMFMixture(3, concentration="tied", random_state=0).fit(three[0])
+    model = VMFMixture(3, tied=True, random_state=0).fit(three[0])
     assert len(set(model.concentrations_.tolist())) == 1
     assert model.log_likelihood_ < VMFMixture(3, random_state=0).fit(three[0]).log_likelihood_
 
@@ -123,7 +123,7 @@ def test_sparse_rows_are_never_made_dense(monkeypatch):
     for name in ("toarray", "todense"):
         monkeypatch.setattr(type(X), name, lambda *a, **k: pytest.fail("made dense"))
     monkeypatch.setattr(torch.Tensor, "to_dense", lambda *a, **k: pytest.fail("made dense"))
-    model = VMFMixture(2, random_state=0, concentration="tied").fit(X)
+    model = VMFMixture(2, random_state=0, tied=True).fit(X)
     assert model.predict(X).shape == (40,)
     assert model.partial_fit(X).score_samples(X).shape == (40,)
 
@@ -176,8 +176,8 @@ def test_random_state_decides(three):
 
 def test_more_starts_find_what_one_misses():
     X, _, _ = mixture(20, (100,) * 5, (20,) * 5, seed=9)
-    one = VMFMixture(5, init="random", concentration="tied", random_state=0).fit(X)
-    more = VMFMixture(5, init="random", concentration="tied", random_state=0, n_init=5).fit(X)
+    one = VMFMixture(5, init="random", tied=True, random_state=0).fit(X)
+    more = VMFMixture(5, init="random", tied=True, random_state=0, n_init=5).fit(X)
     assert more.lower_bound_ > one.lower_bound_ + 0.5
 
 

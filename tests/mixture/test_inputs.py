@@ -17,7 +17,6 @@ ROWS = np.random.default_rng(0).normal(size=(20, 4))
     [
         ({"n_components": 0}, "n_components must be an integer >= 1, got 0"),
         ({"e_step": "medium"}, "e_step must be one of 'soft', 'hard', 'stochastic', got 'medium'"),
-        ({"concentration": "equal"}, "concentration must be one of 'free', 'tied', got 'equal'"),
         ({"init": "spread"}, "init must be one of 'k-means\\+\\+', 'random', got 'spread'"),
         ({"init": None}, "init must be one of .* or an array \\(n_components, n_features\\) of directions, got None"),
         ({"init": np.ones((3, 4))}, "init must have shape \\(n_components, n_features\\) = \\(2, 4\\).*got shape \\(3, 4\\)"),
@@ -51,6 +50,11 @@ def test_options(options, message):
 def test_options_of_the_wrong_type(value):
     with pytest.raises(TypeError, match="n_components must be an integer >= 1, got"):
         VMFMixture(value).fit(ROWS)
+
+
+def test_tied_is_a_flag():
+    with pytest.raises(TypeError, match="tied must be True or False, got 'tied'"):
+        VMFMixture(2, tied="tied").fit(ROWS)
 
 
 def zero_row():

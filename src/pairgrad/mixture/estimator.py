@@ -43,7 +43,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         e_step: `"soft"`, posterior probabilities; `"hard"`, the likeliest component takes all (classification EM, which maximises the classification
             likelihood); `"stochastic"`, a component drawn from the posterior takes all (stochastic EM, which wanders; the best parameters visited
             are returned: of those with the fewest components too light, the likeliest).
-        concentration: `"free"`, one per component; `"tied"`, one for all.
+        tied: one concentration for all components; otherwise one for each.
         init: `"k-means++"`, seeds far apart on the sphere; `"random"`, random rows; or an array (n_components, n_features) of directions. Rows are given to
             the nearest seed, and EM starts from the weights and directions of these groups with one concentration for all, so that a group of one
             row is not mistaken for a perfectly concentrated component. The draws depend on the weighted set of rows, not on their order.
@@ -104,7 +104,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         n_components: int = 8,
         *,
         e_step: str = "soft",
-        concentration: str = "free",
+        tied: bool = False,
         init: Any = "k-means++",
         n_init: int = 1,
         max_iter: int = 300,
@@ -122,7 +122,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     ) -> None:
         self.n_components = n_components
         self.e_step = e_step
-        self.concentration = concentration
+        self.tied = tied
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -233,7 +233,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         return Parameters(shares / shares.sum(), started.directions, started.rates)
 
     def _iterations(self, rows: Rows, weights: torch.Tensor | None) -> Iterations:
-        maximiser = Maximiser(self._potential(), self.concentration == "tied", self._cap())
+        maximiser = Maximiser(self._potential(), bool(self.tied), self._cap())
         return Iterations(maximiser, rows, weights, self.e_step, self.max_iter, float(self.tol), float(self.min_weight), self.chunk_size)
 
     def _generator(self, rows: Rows, random: np.random.RandomState) -> torch.Generator | None:
@@ -326,7 +326,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     def _n_parameters(self) -> int:
         """Free parameters: directions, concentrations, weights."""
         k = len(self.weights_)
-        return k * (self.n_features_in_ - 1) + (k if self.concentration == "free" else 1) + k - 1
+        return k * (self.n_features_in_ - 1) + (1 if self.tied else k) + k - 1
 
     def _read(self, X: Any) -> tuple[Rows, Kind]:
         check_is_fitted(self)

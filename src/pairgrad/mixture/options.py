@@ -12,7 +12,6 @@ from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of
 from pairgrad.mixture.em import E_STEPS
 from pairgrad.mixture.start import STARTS
 
-CONCENTRATIONS = ("free", "tied")
 LARGEST = 1e30  # concentrations whose log-densities are still numbers in single precision
 
 
@@ -20,7 +19,6 @@ def check_parameters(estimator: Any) -> None:
     """An error that names the option, what it must be and what it is."""
     components = integer_at_least("n_components", estimator.n_components, 1)
     one_of("e_step", estimator.e_step, E_STEPS)
-    one_of("concentration", estimator.concentration, CONCENTRATIONS)
     if isinstance(estimator.init, str):
         one_of("init", estimator.init, STARTS)
     elif not _is_table(estimator.init):
@@ -28,7 +26,7 @@ def check_parameters(estimator: Any) -> None:
         raise ValueError(
             f"init must be one of {names} or an array (n_components, n_features) of directions, got {describe(estimator.init)}"
         )
-    for name in ("normalize", "warm_start"):
+    for name in ("tied", "normalize", "warm_start"):
         boolean(name, getattr(estimator, name))
     integer_at_least("n_init", estimator.n_init, 1, most=10**6)
     for name in ("max_iter", "verbose_interval"):

@@ -138,7 +138,7 @@ def complaints(run: Run, iterations: Iterations) -> Iterator[str]:
     if capped := iterations.capped(run):
         yield (
             f"Components {capped} have the largest concentration allowed, max_concentration={iterations.maximiser.cap:g}: their rows coincide, or nearly. "
-            "Use fewer components, a larger min_weight or concentration='tied', or raise max_concentration if the rows are that concentrated."
+            "Use fewer components, a larger min_weight or tied=True, or raise max_concentration if the rows are that concentrated."
         )
     if lost := iterations.too_light(run.parameters):
         yield (

@@ -154,7 +154,7 @@ def _of_mixture(model: Any) -> list[Any]:
 _MIXTURE = {
     "n_components": arg(2, integer(1, 12)),
     "e_step": arg("soft", CHOICE),
-    "concentration": arg("free", CHOICE),
+    "tied": arg(False, FLAG),
     "init": arg("k-means++", CHOICE),
     "n_init": arg(1, integer(1, 8)),
     "max_iter": arg(5, integer(1)),
