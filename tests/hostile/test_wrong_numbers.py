@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 def _density() -> pg.VMFClassifier:
-    return pg.VMFClassifier(P, K, score="density")
+    return pg.VMFClassifier(K, P, score="density")
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -16,7 +16,7 @@ DIM, CLASSES = 16, 5
 
 
 def head(**options: Any) -> pg.VMFClassifier:
-    made = pg.VMFClassifier(DIM, CLASSES, **{"dtype": torch.float64, **options})
+    made = pg.VMFClassifier(CLASSES, DIM, **{"dtype": torch.float64, **options})
     with torch.no_grad():  # classes of different concentration, rows of different length
         made.log_concentration.add_(torch.linspace(-2, 2, CLASSES, dtype=made.weight.dtype))
         made.weight.mul_(torch.linspace(0.5, 3, CLASSES, dtype=made.weight.dtype)[:, None])
@@ -28,13 +28,13 @@ def features(count: int = 4, dtype: torch.dtype = torch.float64) -> torch.Tensor
 
 
 def test_initial_state() -> None:
-    made = pg.VMFClassifier(DIM, CLASSES)
+    made = pg.VMFClassifier(CLASSES, DIM)
     assert {name: tuple(p.shape) for name, p in made.named_parameters()} == {"weight": (CLASSES, DIM), "log_concentration": (CLASSES,)}
     torch.testing.assert_close(made.weight.norm(dim=1), torch.ones(CLASSES))
     torch.testing.assert_close(made.concentration, torch.full((CLASSES,), float(DIM)))
     assert made.temperature == 0.1
-    assert pg.VMFClassifier(DIM, CLASSES, concentration=3.0).concentration[0].item() == pytest.approx(3)
-    learned = pg.VMFClassifier(DIM, CLASSES, learn_temperature=True, temperature=0.3, dtype=torch.float64)
+    assert pg.VMFClassifier(CLASSES, DIM, concentration=3.0).concentration[0].item() == pytest.approx(3)
+    learned = pg.VMFClassifier(CLASSES, DIM, learn_temperature=True, temperature=0.3, dtype=torch.float64)
     assert isinstance(learned.temperature, torch.Tensor)
     assert learned.temperature.item() == pytest.approx(0.3)
     assert "log_temperature" in dict(learned.named_parameters())
@@ -50,7 +50,7 @@ def test_marginal_logits_are_scores() -> None:
 
 def test_density_logits_are_log_densities() -> None:
     """kappa mu . x - Phi(kappa), whose differences are those of log densities in dimension 3: log(kappa / sinh kappa) + kappa mu . x."""
-    made = pg.VMFClassifier(3, 2, score="density", dtype=torch.float64)
+    made = pg.VMFClassifier(2, 3, score="density", dtype=torch.float64)
     with torch.no_grad():
         made.log_concentration.copy_(torch.tensor([0.3, 1.7], dtype=torch.float64))
     inputs = torch.randn(6, 3, dtype=torch.float64)
@@ -79,7 +79,7 @@ def test_loss_is_the_cross_entropy_of_the_logits(score: str) -> None:
 
 @pytest.mark.parametrize("score", ["marginal", "density"])
 def test_gradcheck_of_every_parameter(score: str) -> None:
-    made = pg.VMFClassifier(4, 3, score=score, temperature=0.4, learn_temperature=score == "marginal", dtype=torch.float64)
+    made = pg.VMFClassifier(3, 4, score=score, temperature=0.4, learn_temperature=score == "marginal", dtype=torch.float64)
     names = [name for name, _ in made.named_parameters()]
     labels = torch.tensor([2, 0])
 
@@ -112,7 +112,7 @@ def test_it_learns(score: str) -> None:
     means = F.normalize(torch.randn(CLASSES, DIM), dim=1)
     labels = torch.arange(50) % CLASSES
     inputs = F.normalize(means[labels] + 0.1 * torch.randn(50, DIM), dim=1)
-    made = pg.VMFClassifier(DIM, CLASSES, score=score, learn_temperature=score == "marginal")
+    made = pg.VMFClassifier(CLASSES, DIM, score=score, learn_temperature=score == "marginal")
     optimizer = torch.optim.Adam(made.parameters(), lr=0.1)
     values = []
     for _ in range(20):
@@ -135,11 +135,11 @@ def test_dtypes_and_copies() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(density(inputs), plain)
         assert torch.equal(single(inputs), single(inputs))
-    other = pg.VMFClassifier(DIM, CLASSES)
+    other = pg.VMFClassifier(CLASSES, DIM)
     other.load_state_dict(single.state_dict())
     assert torch.equal(other(inputs), single(inputs))
     assert torch.equal(copy.deepcopy(single)(inputs), single(inputs))
-    assert repr(single) == "VMFClassifier(dim=16, num_classes=5, score='marginal', realization='paired')"
+    assert repr(single) == "VMFClassifier(num_classes=5, dim=16, score='marginal', realization='paired')"
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_compiled(score: str) -> None:
 )
 def test_wrong_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        pg.VMFClassifier(**{"dim": DIM, "num_classes": CLASSES, **options})
+        pg.VMFClassifier(**{"num_classes": CLASSES, "dim": DIM, **options})
 
 
 @pytest.mark.parametrize("score", ["marginal", "density"])

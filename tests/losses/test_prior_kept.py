@@ -117,7 +117,7 @@ def test_a_temperature_of_the_logits_is_called_by_its_name() -> None:
 
 
 def test_a_density_head_refuses_a_concentration_that_is_no_number() -> None:
-    head = pg.VMFClassifier(8, 3, score="density")
+    head = pg.VMFClassifier(3, 8, score="density")
     with torch.no_grad():
         head.log_concentration.fill_(100.0)
     with pytest.raises(ValueError, match="concentration must be finite"):

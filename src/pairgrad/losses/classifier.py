@@ -30,8 +30,8 @@ class VMFClassifier(nn.Module):
     marginal score, which has no such loss.
 
     Args:
-        dim: feature dimension p.
         num_classes: K.
+        dim: feature dimension p.
         score: `"marginal"` or `"density"`.
         temperature: tau of the marginal score; the density has none.
         concentration: initial concentration of every class; None: dim, where the mean resultant length is about 0.6.
@@ -42,7 +42,7 @@ class VMFClassifier(nn.Module):
 
     Examples:
         >>> import torch, pairgrad as pg
-        >>> head = pg.VMFClassifier(dim=64, num_classes=10)
+        >>> head = pg.VMFClassifier(num_classes=10, dim=64)
         >>> head(torch.randn(4, 64)).shape
         torch.Size([4, 10])
         >>> head.loss(torch.randn(4, 64), torch.tensor([1, 2, 3, 4])).backward()
@@ -52,8 +52,8 @@ class VMFClassifier(nn.Module):
 
     def __init__(
         self,
-        dim: int,
         num_classes: int,
+        dim: int,
         *,
         score: str = "marginal",
         temperature: float = 0.1,
@@ -64,8 +64,8 @@ class VMFClassifier(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
         self.num_classes = integer_at_least("num_classes", num_classes, 1)
+        self.dim = integer_at_least("dim", dim, 2, hint="a direction needs at least two coordinates")
         self.score = one_of("score", score, SCORES)
         if isinstance(temperature, torch.Tensor):
             raise TypeError(
@@ -147,4 +147,4 @@ class VMFClassifier(nn.Module):
         return reduce(targets.losses(logits if log_prior is None else logits + log_prior), reduction, targets.share.sum())
 
     def extra_repr(self) -> str:
-        return f"dim={self.dim}, num_classes={self.num_classes}, score={self.score!r}, realization={self.potential.realization!r}"
+        return f"num_classes={self.num_classes}, dim={self.dim}, score={self.score!r}, realization={self.potential.realization!r}"

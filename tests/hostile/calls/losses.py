@@ -311,12 +311,12 @@ for _score in ("marginal", "density"):
         },
         state=lambda _score=_score: _classifier(_score),
     )
-add("VMFClassifier(score)", lambda score: pg.VMFClassifier(P, K, score=score), {"score": arg("marginal", CHOICE)})
+add("VMFClassifier(score)", lambda score: pg.VMFClassifier(K, P, score=score), {"score": arg("marginal", CHOICE)})
 
 
 def _classifier(score: str) -> pg.VMFClassifier:
     torch.manual_seed(0)
-    return pg.VMFClassifier(P, K, score=score)
+    return pg.VMFClassifier(K, P, score=score)
 
 
 def _used_classifier(**options: Any) -> Any:
