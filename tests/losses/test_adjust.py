@@ -23,10 +23,10 @@ def batch(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tenso
     return 3 * torch.randn(8, 5, dtype=dtype), torch.tensor([0, 1, 2, 3, 4, 0, 0, 1])
 
 
-def by_hand(adjusted: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def by_hand(adjusted: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """-z_y + log sum exp z, one sample and one class at a time."""
     losses = []
-    for row, label in zip(adjusted.tolist(), target.tolist(), strict=True):
+    for row, label in zip(adjusted.tolist(), labels.tolist(), strict=True):
         losses.append(math.log(math.fsum(math.exp(v) for v in row)) - row[label])
     return torch.tensor(losses, dtype=torch.float64)
 
@@ -74,28 +74,28 @@ def test_log_prior_errors(counts: object, error: type[Exception], message: str) 
 
 
 def test_logit_adjust_by_hand() -> None:
-    logits, target = batch()
+    logits, labels = batch()
     prior = torch.tensor([math.log(n / 658) for n in COUNTS], dtype=torch.float64)
     for strength in (0.0, 1.0, 1.7):
-        want = by_hand(logits + strength * prior, target)
-        got = LogitAdjust(COUNTS, strength, reduction="none", dtype=torch.float64)(logits, target)
+        want = by_hand(logits + strength * prior, labels)
+        got = LogitAdjust(COUNTS, strength, reduction="none", dtype=torch.float64)(logits, labels)
         torch.testing.assert_close(got, want, **CLOSE64)
-        torch.testing.assert_close(LogitAdjust(COUNTS, strength, dtype=torch.float64)(logits, target), want.mean(), **CLOSE64)
+        torch.testing.assert_close(LogitAdjust(COUNTS, strength, dtype=torch.float64)(logits, labels), want.mean(), **CLOSE64)
 
 
 def test_the_temperature_divides_the_logits_and_not_the_prior() -> None:
-    logits, target = batch()
+    logits, labels = batch()
     prior = torch.tensor([math.log(n / 658) for n in COUNTS], dtype=torch.float64)
     for temperature, strength in ((0.9, 1.0), (0.7, 1.0), (0.7, 0.4)):
         loss = TemperatureLogitAdjust(COUNTS, temperature, strength, dtype=torch.float64)
-        torch.testing.assert_close(loss(logits, target), by_hand(logits / temperature + strength * prior, target).mean(), **CLOSE64)
+        torch.testing.assert_close(loss(logits, labels), by_hand(logits / temperature + strength * prior, labels).mean(), **CLOSE64)
         torch.testing.assert_close(loss.adjusted(logits), logits / temperature + strength * prior, **CLOSE64)
     assert TemperatureLogitAdjust(COUNTS).temperature == 0.9
 
 
 def test_temperature_one_is_logit_adjustment_bit_for_bit() -> None:
-    logits, target = batch(torch.float32)
-    assert torch.equal(TemperatureLogitAdjust(COUNTS, 1.0)(logits, target), LogitAdjust(COUNTS)(logits, target))
+    logits, labels = batch(torch.float32)
+    assert torch.equal(TemperatureLogitAdjust(COUNTS, 1.0)(logits, labels), LogitAdjust(COUNTS)(logits, labels))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -103,15 +103,15 @@ def test_temperature_one_is_logit_adjustment_bit_for_bit() -> None:
 @pytest.mark.parametrize("weight", [None, [0.5, 1.0, 2.0, 0.0, 4.0]])
 def test_options_are_those_of_torch(weight: list[float] | None, smoothing: float, reduction: str) -> None:
     """With labels, some of them ignored, and with class probabilities."""
-    logits, target = batch()
+    logits, labels = batch()
     logits.requires_grad_()
-    target[[2, 5]] = -7
+    labels[[2, 5]] = -7
     options = {"label_smoothing": smoothing, "reduction": reduction}
     loss = LogitAdjust(COUNTS, weight=weight, ignore_index=-7, dtype=torch.float64, **options)  # type: ignore[arg-type]
     factors = None if weight is None else torch.tensor(weight, dtype=torch.float64)
     adjusted = logits + torch.tensor([math.log(n / 658) for n in COUNTS], dtype=torch.float64)
     shares = torch.rand(8, 5, dtype=torch.float64)
-    for wanted in (target, shares / shares.sum(1, keepdim=True)):
+    for wanted in (labels, shares / shares.sum(1, keepdim=True)):
         got, want = loss(logits, wanted), F.cross_entropy(adjusted, wanted, factors, ignore_index=-7, **options)  # type: ignore[arg-type]
         torch.testing.assert_close(got, want, **CLOSE64)
         gradients = [torch.autograd.grad(r.sum(), logits, retain_graph=True)[0] for r in (got, want)]
@@ -119,21 +119,21 @@ def test_options_are_those_of_torch(weight: list[float] | None, smoothing: float
 
 
 def test_int32_labels_and_class_probabilities_in_another_dtype() -> None:
-    logits, target = batch(torch.float32)
+    logits, labels = batch(torch.float32)
     loss = LogitAdjust(COUNTS)
-    assert torch.equal(loss(logits, target.int()), loss(logits, target))
-    assert loss(logits, F.one_hot(target, 5).double()).item() == pytest.approx(loss(logits, target).item(), rel=1e-6)
+    assert torch.equal(loss(logits, labels.int()), loss(logits, labels))
+    assert loss(logits, F.one_hot(labels, 5).double()).item() == pytest.approx(loss(logits, labels).item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("which", ["empty", "ignored", "weightless"])
 def test_where_nothing_counts_the_mean_is_zero(which: str) -> None:
-    logits, target = batch(torch.float32)
+    logits, labels = batch(torch.float32)
     loss = LogitAdjust(COUNTS, weight=[0.0, 1, 1, 1, 1])
     if which == "empty":
-        logits, target = logits[:0], target[:0]
-    target = torch.full_like(target, -100 if which == "ignored" else 0)
+        logits, labels = logits[:0], labels[:0]
+    labels = torch.full_like(labels, -100 if which == "ignored" else 0)
     logits.requires_grad_()
-    result = loss(logits, target)
+    result = loss(logits, labels)
     assert result.item() == 0
     (gradient,) = torch.autograd.grad(result, logits)
     assert torch.equal(gradient, torch.zeros_like(logits))
@@ -144,9 +144,9 @@ def test_a_class_without_samples_takes_no_part() -> None:
     counts = [10, 0, 5]
     loss, without = LogitAdjust(counts, dtype=torch.float64), LogitAdjust([10, 5], dtype=torch.float64)
     logits = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    target = torch.tensor([0, 2, 2, 0])
+    labels = torch.tensor([0, 2, 2, 0])
     rest = logits.detach()[:, [0, 2]].requires_grad_()
-    cases = [(target, target // 2), (F.one_hot(target, 3).double(), F.one_hot(target // 2, 2).double())]
+    cases = [(labels, labels // 2), (F.one_hot(labels, 3).double(), F.one_hot(labels // 2, 2).double())]
     for full, small in cases:
         got, want = loss(logits, full), without(rest, small)
         torch.testing.assert_close(got, want, **CLOSE64)
@@ -157,7 +157,7 @@ def test_a_class_without_samples_takes_no_part() -> None:
 
 def test_a_class_without_samples_may_not_be_a_label() -> None:
     loss = LogitAdjust([10, 0, 5])
-    message = "target must not name a class with count 0, got class 1: .* count it in class_counts"
+    message = "labels must not name a class with count 0, got class 1: .* count it in class_counts"
     with pytest.raises(ValueError, match=message):
         loss(torch.zeros(2, 3), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match=message):
@@ -171,14 +171,14 @@ def test_a_class_without_samples_may_not_be_a_label() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", [LogitAdjust, TemperatureLogitAdjust])
 def test_half_precision_leaves_the_prior_alone(kind: type, dtype: torch.dtype) -> None:
-    logits, target = batch(torch.float32)
+    logits, labels = batch(torch.float32)
     loss, half = kind(COUNTS, weight=[1, 2, 3, 4, 5.1]), kind(COUNTS, weight=[1, 2, 3, 4, 5.1]).to(dtype)
     assert torch.equal(half.log_prior, loss.log_prior)
     assert torch.equal(half.weight, loss.weight)
     low = logits.to(dtype).requires_grad_()
-    result = half(low, target)
+    result = half(low, labels)
     assert result.dtype == torch.float32
-    assert torch.equal(result, loss(low.float(), target))
+    assert torch.equal(result, loss(low.float(), labels))
     (gradient,) = torch.autograd.grad(result, low)
     assert gradient.dtype == dtype
     model = torch.nn.Sequential(torch.nn.Linear(2, 5), kind(COUNTS)).to(dtype)
@@ -195,24 +195,24 @@ def test_other_conversions_are_as_usual() -> None:
 
 
 def test_autocast_computes_in_float32() -> None:
-    logits, target = batch(torch.float32)
+    logits, labels = batch(torch.float32)
     loss = TemperatureLogitAdjust(COUNTS)
-    plain = loss(logits, target)
+    plain = loss(logits, labels)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(loss(logits, target), plain)
+        assert torch.equal(loss(logits, labels), plain)
         layer = torch.nn.Linear(3, 5)
-        assert loss(layer(torch.ones(8, 3)), target).dtype == torch.float32
+        assert loss(layer(torch.ones(8, 3)), labels).dtype == torch.float32
 
 
 def test_state_dict_round_trip() -> None:
-    logits, target = batch(torch.float32)
+    logits, labels = batch(torch.float32)
     one, other = LogitAdjust(COUNTS, 1.5, weight=[1, 2, 3, 4, 5]), LogitAdjust([1] * 5, weight=[1] * 5)
     assert set(one.state_dict()) == {"log_prior", "weight"}
     assert set(LogitAdjust(COUNTS).state_dict()) == {"log_prior"}
     other.load_state_dict(one.state_dict())
-    assert torch.equal(other(logits, target), one(logits, target))
+    assert torch.equal(other(logits, labels), one(logits, labels))
     for twin in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
-        assert torch.equal(twin(logits, target), one(logits, target))
+        assert torch.equal(twin(logits, labels), one(logits, labels))
 
 
 def test_the_weights_are_a_copy() -> None:
@@ -224,22 +224,22 @@ def test_the_weights_are_a_copy() -> None:
 
 
 def test_torch_func_and_compile() -> None:
-    logits, target = batch()
+    logits, labels = batch()
     loss = TemperatureLogitAdjust(COUNTS, dtype=torch.float64)
 
     def single(row: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         return loss(row[None], label[None])
 
     leaf = logits.clone().requires_grad_()
-    (want,) = torch.autograd.grad(loss(leaf, target) * 8, leaf)
-    torch.testing.assert_close(vmap(grad(single))(logits, target), want, **CLOSE64)
+    (want,) = torch.autograd.grad(loss(leaf, labels) * 8, leaf)
+    torch.testing.assert_close(vmap(grad(single))(logits, labels), want, **CLOSE64)
     torch._dynamo.reset()
-    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True)(leaf, target) * 8, leaf)
+    (got,) = torch.autograd.grad(torch.compile(loss, fullgraph=True)(leaf, labels) * 8, leaf)
     torch.testing.assert_close(got, want, **CLOSE64)
 
 
 @pytest.mark.parametrize(
-    ("logits", "target", "error", "message"),
+    ("logits", "labels", "error", "message"),
     [
         (
             torch.zeros(2, 4),
@@ -255,27 +255,27 @@ def test_torch_func_and_compile() -> None:
             torch.zeros(2, 5),
             torch.zeros(3).long(),
             ValueError,
-            r"target must be integer labels of shape \(2,\) or class probabilities of shape \(2, 5\)",
+            r"labels must be integers of shape \(2,\) or class probabilities of shape \(2, 5\)",
         ),
-        (torch.zeros(2, 5), torch.zeros(2).bool(), ValueError, "target must be integer labels"),
+        (torch.zeros(2, 5), torch.zeros(2).bool(), ValueError, "labels must be integers"),
         (
             torch.zeros(2, 5),
             torch.zeros(2),
             ValueError,
-            r"target of class probabilities must have the shape of logits, \(2, 5\), .* target.long\(\)",
+            r"labels of a floating dtype are class probabilities and must have the shape of logits, \(2, 5\), .* labels.long\(\)",
         ),
-        (torch.zeros(2, 5), torch.tensor([0, 5]), ValueError, r"target must lie in \[0, 4\] or be ignore_index = -100, got the label 5"),
+        (torch.zeros(2, 5), torch.tensor([0, 5]), ValueError, r"labels must lie in \[0, 4\] or be ignore_index = -100, got the label 5"),
         (torch.zeros(2, 5), torch.tensor([-1, 0]), ValueError, "got the label -1"),
-        (torch.zeros(1, 5), torch.full((1, 5), -0.2), ValueError, "target of class probabilities must be finite and >= 0"),
-        (torch.zeros(1, 5), torch.full((1, 5), torch.nan), ValueError, "target of class probabilities must be finite and >= 0"),
-        (torch.zeros(1, 5), [0], TypeError, r"target must be a tensor of labels or of class probabilities, got \[0\]"),
-        (torch.zeros(1, 5), torch.zeros(1, device="meta").long(), ValueError, "logits and target must be on one device, got cpu and meta"),
+        (torch.zeros(1, 5), torch.full((1, 5), -0.2), ValueError, "labels that are class probabilities must be finite and >= 0"),
+        (torch.zeros(1, 5), torch.full((1, 5), torch.nan), ValueError, "labels that are class probabilities must be finite and >= 0"),
+        (torch.zeros(1, 5), [0], TypeError, r"labels must be a tensor of integers or of class probabilities, got \[0\]"),
+        (torch.zeros(1, 5), torch.zeros(1, device="meta").long(), ValueError, "logits and labels must be on one device, got cpu and meta"),
         (torch.zeros(1, 5, device="meta"), torch.zeros(1).long(), ValueError, "logits must be on the device of the prior, cpu"),
     ],
 )
-def test_forward_errors(logits: torch.Tensor, target: torch.Tensor, error: type[Exception], message: str) -> None:
+def test_forward_errors(logits: torch.Tensor, labels: torch.Tensor, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        LogitAdjust(COUNTS)(logits, target)
+        LogitAdjust(COUNTS)(logits, labels)
 
 
 def test_a_masked_logit_is_allowed() -> None:
@@ -305,7 +305,7 @@ def test_constructor_errors(options: dict, error: type[Exception], message: str)
 
 
 def test_class_probabilities_and_an_ignored_class_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="target must be integer labels when ignore_index is a class, got ignore_index = 2"):
+    with pytest.raises(ValueError, match="labels must be integers when ignore_index is a class, got ignore_index = 2"):
         LogitAdjust(COUNTS, ignore_index=2)(torch.zeros(1, 5), torch.full((1, 5), 0.2))
 
 

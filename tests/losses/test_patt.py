@@ -132,11 +132,11 @@ def test_errors_come_before_the_bank_changes() -> None:
     good = batch(torch.float32)
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"logits": good["logits"][:, 1:]}, ValueError, r"logits must have shape \(batch, 20\)"),
-        ({"logits": good["logits"][1:]}, ValueError, "target must be integer labels of shape"),
+        ({"logits": good["logits"][1:]}, ValueError, "labels must be integers of shape"),
         ({"logits": torch.full_like(good["logits"], torch.nan)}, ValueError, "logits must not be NaN"),
         ({"outlier_logits": [0.0]}, TypeError, "outlier_logits must be a tensor of shape"),
         ({"outlier_logits": torch.full((2, CLASSES), torch.inf)}, ValueError, "logits must be finite"),
-        ({"labels": good["labels"] + 15}, ValueError, r"target must lie in \[0, 19\]"),
+        ({"labels": good["labels"] + 15}, ValueError, r"labels must lie in \[0, 19\]"),
         ({"features": good["features"][..., 1:]}, ValueError, "features must have shape"),
         ({"features": torch.full_like(good["features"], torch.nan)}, ValueError, "features must be finite"),
     ]

@@ -95,7 +95,7 @@ def test_errors_come_before_the_bank_changes() -> None:
     loss = pg.ProCoLoss(CLASSES, DIM, class_counts=COUNTS)
     before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
     for wrong in (logits[:, :-1], logits[:-1], torch.full_like(logits, torch.nan)):
-        with pytest.raises(ValueError, match=r"(logits|target) must"):
+        with pytest.raises(ValueError, match=r"(logits|labels) must"):
             loss(views, labels, wrong)
     with pytest.raises(ValueError, match="features must be finite"):
         loss(torch.full_like(views, torch.inf), labels, logits)

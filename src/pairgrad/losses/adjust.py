@@ -160,60 +160,63 @@ class _PriorAdjusted(nn.Module):
             )
         return z
 
-    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The loss of logits of shape (B, K) against labels of shape (B,), or against class probabilities of shape (B, K)."""
         self._check_logits(logits)
-        if not isinstance(target, torch.Tensor):
-            raise TypeError(f"target must be a tensor of labels or of class probabilities, got {describe(target)}")
-        dense("target", target)
-        on_one_device("logits", logits, "target", target)
-        if target.is_floating_point():
-            return self._from_probabilities(logits, target)
-        return self._from_labels(logits, target)
+        if not isinstance(labels, torch.Tensor):
+            raise TypeError(f"labels must be a tensor of integers or of class probabilities, got {describe(labels)}")
+        dense("labels", labels)
+        on_one_device("logits", logits, "labels", labels)
+        if labels.is_floating_point():
+            return self._from_probabilities(logits, labels)
+        return self._from_labels(logits, labels)
 
-    def _from_labels(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        if target.dtype == torch.bool or target.is_complex() or target.shape != logits.shape[:1]:
+    def _from_labels(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if labels.dtype == torch.bool or labels.is_complex() or labels.shape != logits.shape[:1]:
             raise ValueError(
-                f"target must be integer labels of shape ({logits.shape[0]},) or class probabilities of shape {tuple(logits.shape)}, "
-                f"got {describe(target)}"
+                f"labels must be integers of shape ({logits.shape[0]},) or class probabilities of shape {tuple(logits.shape)}, "
+                f"got {describe(labels)}"
             )
-        target = target.long()
-        taken = target != self.ignore_index
-        if readable(target):
-            inside = (target >= 0) & (target < self.num_classes)
+        labels = labels.long()
+        taken = labels != self.ignore_index
+        if readable(labels):
+            inside = (labels >= 0) & (labels < self.num_classes)
             if not bool((inside | ~taken).all()):
-                wrong = target[taken & ~inside][0].item()
+                wrong = labels[taken & ~inside][0].item()
                 raise ValueError(
-                    f"target must lie in [0, {self.num_classes - 1}] or be ignore_index = {self.ignore_index}, got the label {wrong}"
+                    f"labels must lie in [0, {self.num_classes - 1}] or be ignore_index = {self.ignore_index}, got the label {wrong}"
                 )
-        labels = torch.where(taken, target, 0)
-        if readable(target):
-            check_possible("target", labels, taken & self.log_prior[labels].isinf())
+        places = torch.where(taken, labels, 0)
+        if readable(labels):
+            check_possible("labels", places, taken & self.log_prior[places].isinf())
         adjusted = self._adjusted(logits)
         weight = None if self.weight is None else self.weight.to(adjusted.dtype)
         losses = F.cross_entropy(
-            adjusted, target, weight, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing, reduction="none"
+            adjusted, labels, weight, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing, reduction="none"
         )
-        counted = taken.to(adjusted.dtype) if weight is None else weight[labels] * taken
+        counted = taken.to(adjusted.dtype) if weight is None else weight[places] * taken
         return reduce(losses, self.reduction, counted.sum())
 
-    def _from_probabilities(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        floating_tensor("target", target)
-        if target.shape != logits.shape:
+    def _from_probabilities(self, logits: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
+        floating_tensor("labels", probabilities)
+        if probabilities.shape != logits.shape:
             raise ValueError(
-                f"target of class probabilities must have the shape of logits, {tuple(logits.shape)}, got {describe(target)}: "
-                "labels must be integers, e.g. target.long()"
+                f"labels of a floating dtype are class probabilities and must have the shape of logits, {tuple(logits.shape)}, "
+                f"got {describe(probabilities)}: for class numbers give integers, e.g. labels.long()"
             )
         if self.ignore_index >= 0:
             raise ValueError(
-                f"target must be integer labels when ignore_index is a class, got ignore_index = {self.ignore_index} and {describe(target)}"
+                f"labels must be integers when ignore_index is a class, got ignore_index = {self.ignore_index} and {describe(probabilities)}"
             )
-        if readable(target):
-            if not bool(((target >= 0) & target.isfinite()).all()):
-                raise ValueError(f"target of class probabilities must be finite and >= 0, got {describe(target)} with other values")
-            check_possible("target", torch.arange(self.num_classes).expand(target.shape), (target > 0) & self.log_prior.isinf())
+        if readable(probabilities):
+            if not bool(((probabilities >= 0) & probabilities.isfinite()).all()):
+                raise ValueError(
+                    f"labels that are class probabilities must be finite and >= 0, got {describe(probabilities)} with other values"
+                )
+            impossible = (probabilities > 0) & self.log_prior.isinf()
+            check_possible("labels", torch.arange(self.num_classes).expand(probabilities.shape), impossible)
         adjusted = self._adjusted(logits)
-        shares = target.to(adjusted.dtype)
+        shares = probabilities.to(adjusted.dtype)
         if self.label_smoothing > 0:
             shares = shares * (1 - self.label_smoothing) + self.label_smoothing / self.num_classes
         log_probabilities = torch.where(shares > 0, F.log_softmax(adjusted, 1), 0.0)  # 0 log 0 = 0, for classes of count 0

@@ -141,12 +141,12 @@ def _used_loss(**options: Any) -> Any:
 
 add("ProCoLoss", _used_loss, _LOSS, takes={"compile": ("1",)})
 _VIEWS = reals(rows=False)
-_FORWARD = {"features": arg(torch.stack([FEATURES, UNIT]), _VIEWS, "labels"), "labels": arg(LABELS, labels(), "features", "target")}
+_FORWARD = {"features": arg(torch.stack([FEATURES, UNIT]), _VIEWS, "labels"), "labels": arg(LABELS, labels(), "features")}
 for _options in ({}, {"normalize": False}, {"geometry": "expanded", "score": "before-update"}, {"dtype": torch.float64}):
     add(
         f"ProCoLoss.forward({_options})",
         lambda state_, **arguments: changed(state_, state_, **arguments),
-        {**_FORWARD, "logits": arg(LOGITS, reals(minus_inf=True).or_none(), "labels", "target")},
+        {**_FORWARD, "logits": arg(LOGITS, reals(minus_inf=True).or_none(), "labels")},
         state=lambda _options=_options: proco_loss(**_options),
         takes={"features": ("one row",)},
     )
@@ -221,7 +221,7 @@ add(
     lambda state_, **arguments: changed(state_, state_.terms, **arguments),
     {
         **_FORWARD,
-        "logits": arg(LOGITS, reals(minus_inf=True), "labels", "target"),
+        "logits": arg(LOGITS, reals(minus_inf=True), "labels"),
         "outlier_logits": arg(draw(2, K, seed=8), reals(rows=False).or_none(), "logits"),
     },
     state=patt_loss,
@@ -251,14 +251,14 @@ for _class, _extra in ((pg.LogitAdjust, {}), (pg.TemperatureLogitAdjust, {"tempe
     )
     add(
         f"{_class.__name__}.forward",
-        lambda state_, logits, target: state_(logits, target),
-        {"logits": arg(LOGITS, reals(minus_inf=True), "target"), "target": arg(LABELS, labels(), "logits")},
+        lambda state_, logits, labels: state_(logits, labels),
+        {"logits": arg(LOGITS, reals(minus_inf=True), "labels"), "labels": arg(LABELS, labels(), "logits")},
         state=lambda _class=_class: _class(COUNTS),
     )
     add(
         f"{_class.__name__}.forward(probabilities)",
-        lambda state_, logits, target: state_(logits, target),
-        {"logits": arg(LOGITS, reals(minus_inf=True), "target"), "target": arg(SHARES, reals(low=0), "logits")},
+        lambda state_, logits, labels: state_(logits, labels),
+        {"logits": arg(LOGITS, reals(minus_inf=True), "labels"), "labels": arg(SHARES, reals(low=0), "logits")},
         state=lambda _class=_class: _class(COUNTS, weight=COUNTS),
     )
     add(

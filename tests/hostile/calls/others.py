@@ -132,7 +132,7 @@ add(
 add(
     "compat.proco.LogitAdjust.forward",
     lambda x, target: proco.LogitAdjust(COUNTS)(x, target),
-    {"x": arg(LOGITS, reals(minus_inf=True), "logits", "target"), "target": arg(LABELS, labels(), "logits")},
+    {"x": arg(LOGITS, reals(minus_inf=True), "logits", "labels"), "target": arg(LABELS, labels(), "labels", "logits")},
 )
 add(
     "compat.proco.load_checkpoint",
