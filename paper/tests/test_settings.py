@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +156,7 @@ def test_every_key_can_be_set() -> None:
         ("model.backbone=resnet19", r"model\.backbone must be one of resnet18, resnet32, .*, got 'resnet19'"),
         ("model.classifier=none", r"model\.classifier must be one of linear, cosine, got 'none'"),
         ("loss.method=ce", r"loss\.method must be one of patt, proco, got 'ce'"),
-        ("loss.preset=best", r"loss\.preset must be one of paper, released-code, released-readme, got 'best'"),
-        ("loss.benchmark=digits", r"loss\.benchmark must be one of cifar, imagenet, got 'digits'"),
+        ("loss.preset=best", r"loss\.preset must be one of cifar, imagenet, cifar-readme, got 'best'"),
         ("loss.memory=short", r"loss\.memory must be one of .*, got 'short'"),
         ("loss.geometry=flat", r"loss\.geometry must be one of .*, got 'flat'"),
         ("loss.temperature=0", r"loss\.temperature must be above 0, got 0\.0"),
@@ -269,6 +269,33 @@ def test_equal_recipes_have_equal_facts(tmp_path: Path) -> None:
         assert list(run.differences(as_data(changed(DIGITS, ["data.imbalance=21"])))) == ["data.imbalance: 20.0 there, 21.0 given"]
 
 
+@pytest.mark.parametrize(
+    ("preset", "stored"),
+    [
+        ("cifar", [("paper", "cifar"), ("released-code", "cifar")]),
+        ("imagenet", [("paper", "imagenet"), ("released-code", "imagenet"), ("released-readme", "imagenet")]),
+        ("cifar-readme", [("released-readme", "cifar")]),
+    ],
+)
+def test_presets_keep_their_stored_names(preset: str, stored: list[tuple[str, str]]) -> None:
+    """Records on disk have two fields, preset and benchmark, and names that were once two for the same numbers."""
+    recipe = changed(DIGITS, [f"loss.preset={preset}"])
+    data = as_data(recipe)
+    assert list(data["loss"])[:4] == ["method", "temperature", "preset", "benchmark"]
+    assert (data["loss"]["preset"], data["loss"]["benchmark"]) == stored[0]
+    for pair in stored:
+        assert from_data(put(put(data, "loss.preset", pair[0]), "loss.benchmark", pair[1])) == recipe
+
+
+def test_recipes_of_stored_records_are_read_and_written_alike() -> None:
+    """Those that come with the package, byte by byte."""
+    headers = [json.loads(path.read_text().splitlines()[0]) for path in files("pairgrad_paper.records").joinpath("data").iterdir()]
+    recipes = [header["facts"]["recipe"] for header in headers if "recipe" in header["facts"]]
+    assert recipes
+    for stored in recipes:
+        assert json.dumps({key: value for key, value in as_data(from_data(stored)).items() if key in stored}) == json.dumps(stored)
+
+
 def test_whole_numbers_in_a_record_are_fractions_too() -> None:
     back = from_data(put(as_data(DIGITS), "data.imbalance", 20))
     assert back == DIGITS
@@ -311,6 +338,10 @@ def test_no_recipe_at_all(data: Any) -> None:
         ("data.imbalance", [], r"data\.imbalance is \[\]$"),
         ("views.test", None, r"views\.test is None$"),
         ("views.test", "cifar-test", r"^views\.test must be a pipeline for images of 1 channel"),
+        ("loss.preset", "best", r"^the recipe of this run \(loss\) is not one .*: loss\.preset is 'best' and loss\.benchmark 'cifar'$"),
+        ("loss.preset", [], r"loss\.preset is \[\] and loss\.benchmark 'cifar'$"),
+        ("loss.benchmark", None, r"loss\.preset is 'paper' and loss\.benchmark None$"),
+        ("loss", 3, r"^the recipe of this run \(loss\) is not one .*, got 3$"),
         ("more", 1, FOREIGN + r"missing nothing, unknown more$"),
         ("schedule.more", 1, r"^the recipe of this run \(schedule\) is not one .*: missing nothing, unknown more$"),
     ],

@@ -33,19 +33,12 @@ def batch(dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("preset", "benchmark", "adjustment", "outliers", "temperature"),
-    [
-        ("paper", "cifar", 0.5, 0.1, 0.9),
-        ("paper", "imagenet", 0.5, 0.02, 0.7),
-        ("released-code", "cifar", 0.5, 0.1, 0.9),
-        ("released-code", "imagenet", 0.5, 0.02, 0.7),
-        ("released-readme", "cifar", 0.1, 0.5, 0.9),
-        ("released-readme", "imagenet", 0.5, 0.02, 0.7),
-    ],
+    ("preset", "adjustment", "outliers", "temperature"),
+    [("cifar", 0.5, 0.1, 0.9), ("imagenet", 0.5, 0.02, 0.7), ("cifar-readme", 0.1, 0.5, 0.9)],
 )
-def test_presets(preset: str, benchmark: str, adjustment: float, outliers: float, temperature: float) -> None:
+def test_presets(preset: str, adjustment: float, outliers: float, temperature: float) -> None:
     """ISAC + l2 CE(z / T + log pi) + l1 mean(logsumexp z - mean z), with the numbers of the public code."""
-    loss = pg.PATTLoss(CLASSES, DIM, class_counts=COUNTS, preset=preset, benchmark=benchmark, dtype=torch.float64)
+    loss = pg.PATTLoss(CLASSES, DIM, class_counts=COUNTS, preset=preset, dtype=torch.float64)
     assert tuple(loss.weights) == (adjustment, outliers, temperature)
     # five samples per class, or every view finds its own class at once
     loss.bank.update(torch.randn(100, DIM, dtype=torch.float64).relu(), torch.arange(100) % CLASSES)
@@ -149,8 +142,7 @@ def test_errors_come_before_the_bank_changes() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"preset": "mine"}, ValueError, "preset must be one of 'paper', 'released-code', 'released-readme', got 'mine'"),
-        ({"benchmark": "mnist"}, ValueError, "benchmark must be one of 'cifar', 'imagenet', got 'mnist'"),
+        ({"preset": "mine"}, ValueError, "preset must be one of 'cifar', 'imagenet', 'cifar-readme', got 'mine'"),
         ({"reduction": "sum"}, ValueError, "reduction of PATTLoss must be 'mean', got 'sum'"),
         ({"class_counts": [1.0, 2.0]}, ValueError, "class_counts must have one number for each of the 20 classes, got 2"),
         ({"logit_temperature": 0.0}, ValueError, "temperature must be a finite number > 0"),
@@ -172,7 +164,7 @@ def test_copies_and_repr() -> None:
     copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), other]
     want = loss(**inputs)
     assert all(torch.equal(each(**inputs), want) for each in copies)
-    assert "preset='paper', benchmark='cifar', Weights(adjustment=0.5, outliers=0.1, logit_temperature=0.9)" in repr(loss)
+    assert "preset='cifar', Weights(adjustment=0.5, outliers=0.1, logit_temperature=0.9)" in repr(loss)
 
 
 def test_evaluation_does_not_update_and_dtype_and_device_are_those_of_the_bank() -> None:

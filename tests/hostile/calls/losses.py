@@ -209,8 +209,7 @@ add(
     {
         **{name: _LOSS[name] for name in ("num_classes", "dim", "normalize", "temperature", "prior_strength")},
         "class_counts": arg(COUNTS, reals(low=0, lists=True, arrays=True, ints=True), "num_classes"),
-        "preset": arg("paper", CHOICE),
-        "benchmark": arg("cifar", CHOICE),
+        "preset": arg("cifar", CHOICE),
         "adjustment_weight": arg(0.5, FINITE.or_none()),
         "outlier_weight": arg(0.5, FINITE.or_none()),
         "logit_temperature": arg(0.5, POSITIVE.or_none(), "temperature"),

@@ -49,7 +49,6 @@ class Loss:
     method: `"patt"` or `"proco"`.
     temperature: tau of the vMF term.
     preset: of PATT's weights, see `PATTLoss`.
-    benchmark: `"cifar"` or `"imagenet"`, for which the preset has numbers.
     adjustment_weight: of PATT's logit adjustment, instead of the preset's.
     outlier_weight: of PATT's outlier exposure, instead of the preset's.
     logit_temperature: of PATT's logit adjustment, instead of the preset's.
@@ -62,8 +61,7 @@ class Loss:
 
     method: str
     temperature: float = 0.1
-    preset: str = "paper"
-    benchmark: str = "cifar"
+    preset: str = "cifar"
     adjustment_weight: float | None = None
     outlier_weight: float | None = None
     logit_temperature: float | None = None
@@ -229,7 +227,7 @@ _ALL = (
         summary="PATT on ImageNet-LT: ResNet50, 100 epochs; for GPUs.",
         data=Data("imagenet-lt", None),
         model=Model("resnet50", (2048, 1024)),
-        loss=Loss("patt", benchmark="imagenet"),
+        loss=Loss("patt", preset="imagenet"),
         views=Views("patt-imagenet-regular", "patt-imagenet-contrast", "patt-imagenet-outliers", *_IMAGENET_VIEWS),
         optimizer=Optimizer("sgd", 0.1, 5e-5, nesterov=True),
         schedule=Schedule("steps", (60, 80)),

@@ -13,6 +13,12 @@ from typing import Any
 from pairgrad_paper.recipes import RECIPES, Recipe, UnknownName
 from pairgrad_paper.recipes.values import CHOICES, LIMITS, contradiction
 
+# PATT's presets as records store them, in the two fields preset and benchmark: each is written as the first pair, and read from any.
+_STORED_PRESETS = {
+    "cifar": (("paper", "cifar"), ("released-code", "cifar")),
+    "imagenet": (("paper", "imagenet"), ("released-code", "imagenet"), ("released-readme", "imagenet")),
+    "cifar-readme": (("released-readme", "cifar"),),
+}
 _WORDS = ("name", "summary", "notes")  # what a recipe says of itself; not for --set
 
 
@@ -50,14 +56,35 @@ def changed(recipe: Recipe, settings: Iterable[str]) -> Recipe:
 
 def as_data(recipe: Recipe) -> dict[str, Any]:
     """Plain dicts, lists, strings and numbers, for JSON. Equal recipes give equal data: a setting that may be a fraction is a float, 100.0 and not 100."""
-    return _plain(recipe)
+    data = _plain(recipe)
+    preset, benchmark = _STORED_PRESETS[recipe.loss.preset][0]
+    fields = list((data["loss"] | {"preset": preset}).items())
+    after = [name for name, _ in fields].index("preset") + 1
+    data["loss"] = dict([*fields[:after], ("benchmark", benchmark), *fields[after:]])
+    return data
 
 
 def from_data(data: Mapping[str, Any]) -> Recipe:
     """The recipe of a run record; a SettingError if it is none that this version of pairgrad could have written."""
     known = RECIPES.get(data.get("name", "")) if isinstance(data, Mapping) else None
     words = {"summary": known.summary if known else "", "notes": list(known.notes) if known else []}
-    return _consistent(_from_data(Recipe, {**words, **data} if isinstance(data, Mapping) else data, ""))
+    return _consistent(_from_data(Recipe, {**words, **_with_preset(data)} if isinstance(data, Mapping) else data, ""))
+
+
+def _with_preset(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The data of a recipe with the preset of its loss in one field."""
+    loss = data.get("loss")
+    if not isinstance(loss, Mapping):
+        return data
+    stored = loss.get("preset"), loss.get("benchmark")
+    for preset, pairs in _STORED_PRESETS.items():
+        if stored in pairs:
+            return {**data, "loss": {name: value for name, value in loss.items() if name != "benchmark"} | {"preset": preset}}
+    raise SettingError(f"{_where('loss.')}: loss.preset is {stored[0]!r:.60} and loss.benchmark {stored[1]!r:.60}")
+
+
+def _where(prefix: str) -> str:
+    return f"the recipe of this run{f' ({prefix[:-1]})' if prefix else ''} is not one that this version of pairgrad writes"
 
 
 def _leaves(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
@@ -149,7 +176,7 @@ def _plain(group: Any) -> dict[str, Any]:
 
 def _from_data(kind: type, data: Any, prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
-    where = f"the recipe of this run{f' ({prefix[:-1]})' if prefix else ''} is not one that this version of pairgrad writes"
+    where = _where(prefix)
     if not isinstance(data, Mapping):
         raise SettingError(f"{where}: expected {', '.join(hints)}, got {data!r:.60}")
     if set(data) != set(hints):

@@ -67,7 +67,6 @@ class Objective(nn.Module):
                 num_classes,
                 dim,
                 preset=settings.preset,
-                benchmark=settings.benchmark,
                 adjustment_weight=settings.adjustment_weight,
                 outlier_weight=settings.outlier_weight,
                 logit_temperature=settings.logit_temperature,
