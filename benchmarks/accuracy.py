@@ -86,7 +86,7 @@ def page(results: dict[torch.dtype, dict[tuple[str, tuple[int, int]], float]], s
         "",
         'The errors above are of the floating-point kernel against the exact function: truncation and rounding together. With `order="auto"` the truncation is',
         "proven to be below 1.5 units of rounding, relative, at every dimension ([certificates](certificates.md)). `ratio_bound()` is that theorem: it is",
-        "about the formulas in exact arithmetic alone, and `pairgrad certify --dim DIM` proves it again.",
+        "about the formulas in exact arithmetic alone, and `pairgrad prove --dim DIM` proves it again.",
         "",
         "The gradient of `secant` with respect to its end points is a quadrature of the curvature where the points are close and a difference quotient",
         "elsewhere: relative to itself it loses about x / nu roundings (8 % in float32 at x/nu = 3e5). The gradients of `value`,",

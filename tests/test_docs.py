@@ -246,7 +246,7 @@ def test_commands_exist(page: Path) -> None:
         ("pairgrad plan --classes 1e7", False),
         ("pairgrad table", False),
         ("pairgrad tables --omly ratio-fidelity", False),
-        ("pairgrad certify --dim many", False),
+        ("pairgrad prove --dim many", False),
         ("python -m pairgrad report --opem", False),
         ("pairgrad tables && pairgrad tabels", False),
         ("pairgrad tables --only", False),
@@ -261,7 +261,7 @@ def test_a_wrong_command_is_noticed(line: str, right: bool) -> None:
 @pytest.mark.parametrize(
     ("span", "right"),
     [
-        ("pairgrad certify --dim DIM", True),
+        ("pairgrad prove --dim DIM", True),
         ("pairgrad tables --only", True),
         ("pairgrad report || [ $? -eq 2 ]", True),
         ("pairgrad tables --onyl X", False),

@@ -81,7 +81,11 @@ def test_what_is_missing_or_wrong_is_named(tmp_path, bank):
     own = {f"bank.{name}": t.clone() for name, t in bank.state_dict().items()}
     for tensors, metadata, message in (
         ({"labels": LABELS}, {}, "must hold a tensor 'features', got only labels"),
-        ({"features": FEATURES, "labels": LABELS}, {}, "must hold a bank .* or mean_direction and concentration, got features, labels"),
+        (
+            {"features": FEATURES, "labels": LABELS},
+            {},
+            "must hold a bank .* or mean_direction and concentration, got only features, labels",
+        ),
         ({"features": FEATURES[0], "labels": LABELS, **own}, {}, r"features .* must have shape \(batch, dim\)"),
         ({"features": FEATURES, "labels": LABELS, **own}, {"temperature": "warm"}, "temperature .* must be a number, got 'warm'"),
         ({"features": FEATURES, "labels": LABELS, **own}, {"temperature": "-1"}, "temperature must be a positive finite number"),
@@ -93,7 +97,7 @@ def test_what_is_missing_or_wrong_is_named(tmp_path, bank):
         with pytest.raises(ValueError, match=message):
             load_state(path)
     path.write_bytes(b"no tensors at all")
-    with pytest.raises(ValueError, match="is no safetensors file"):
+    with pytest.raises(ValueError, match="is not a safetensors file"):
         load_state(path)
     with pytest.raises(FileNotFoundError):
         load_state(tmp_path / "nowhere")

@@ -7,7 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
+import pairgrad as pg
+from pairgrad.certificates import SavedState, save_state
 from tests.cli.command import invoke
 
 NUMBERS = (
@@ -51,19 +54,31 @@ PLANS = [
     ("plan", "--measure", *plan("--flops", "1e12")[1:]),
 ]
 PROOFS = [
-    *(line for option in ("--dim", "--order", "--shift", "--max-order") for line in each(INTEGERS, "certify", option)),
-    *each(("-1", "0", "1", "99999999999999999999"), "certify", "--dim"),
-    *each(("", "nan", "inf", "-inf", "1e400", "-1", "ten"), "certify", "--nu"),
-    *each(("-1", "0", "25", "99999999999999999999"), "certify", "--order"),
-    *each(("-1", "0", "25", "99999999999999999999"), "certify", "--max-order"),
-    *each(("-1", "0", "99999999999999999999"), "certify", "--dim", "64", "--order"),
-    *each(("-1", "0", "2"), "certify", "--shift"),
-    *each(("-1", "0", "2"), "certify", "--dim", "64", "--shift"),
-    ("certify", "--dim", "64", "--nu", "31"),
-    *(("certify", option, "1") for option in ("--temperature", "--realization", "--dtype", "--bank")),
-    *(("certify", "--state", name) for name in ("missing", "folder", "garbage", "empty", "file", "état")),
-    *(("certify", "--state", "file", option, "1") for option in ("--dim", "--nu", "--order", "--shift", "--max-order")),
-    ("certify", "--state", "file", "--temperature", "hot"),
+    *(line for option in ("--dim", "--order", "--shift", "--max-order") for line in each(INTEGERS, "prove", option)),
+    *each(("-1", "0", "1", "99999999999999999999"), "prove", "--dim"),
+    *each(("", "nan", "inf", "-inf", "1e400", "-1", "ten"), "prove", "--nu"),
+    *each(("-1", "0", "25", "99999999999999999999"), "prove", "--order"),
+    *each(("-1", "0", "25", "99999999999999999999"), "prove", "--max-order"),
+    *each(("-1", "0", "99999999999999999999"), "prove", "--dim", "64", "--order"),
+    *each(("-1", "0", "2"), "prove", "--shift"),
+    *each(("-1", "0", "2"), "prove", "--dim", "64", "--shift"),
+    ("prove", "--dim", "64", "--nu", "31"),
+    *each(("--temperature", "--state", "--bank"), "prove"),
+]
+CERTIFICATES = [
+    ("certify",),
+    *each(("missing", "missing.pt", "folder", "garbage", "garbage.pt", "empty", "file", "état"), "certify"),
+    *(
+        ("certify", "state", option, value)
+        for option in ("--features", "--labels", "--class-counts")
+        for value in ("", "missing.pt", "folder", "garbage", "garbage.pt", "garbage.json", "broken.json", "file")
+    ),
+    *each(("hot", "nan", "-1", "0", "inf", ""), "certify", "state", "--temperature"),
+    *each(("", "nope", "original", "ü"), "certify", "state", "--realization"),
+    *each(("", "float16", "ü"), "certify", "state", "--dtype"),
+    *each(("other", "ü"), "certify", "state", "--bank"),
+    *each(("folder", "file/bounds.json"), "certify", "state", "--json"),
+    ("certify", "state", "--dim", "64"),
 ]
 AUDITS = [
     *(("audit", target) for target in ("", ":", "losses", "losses:", ":f")),  # what a process has to look for is in audit/test_mistakes.py
@@ -164,16 +179,16 @@ MEASUREMENTS = [
     *each(("file", "file/demo"), "demo", "--output"),
 ]
 SLIPS = [
-    *((name,) for name in ("", "trian", "ü", "--nope", "certfy")),
-    *((name, "extra") for name in ("demo", "doctor", "realizations", "tables", "figures", "report", "times", "certify", "bench")),
+    *((name,) for name in ("", "trian", "ü", "--nope", "certfy", "proof")),
+    *((name, "extra") for name in ("demo", "doctor", "realizations", "tables", "figures", "report", "times", "prove", "bench")),
     *(
         (name, "--nope")
-        for name in ("demo", "doctor", "audit", "train", "evaluate", "plan", "fork", "frozen", "states", "collect", "certify")
+        for name in ("demo", "doctor", "audit", "train", "evaluate", "plan", "fork", "frozen", "states", "collect", "prove", "certify")
     ),
     ("tables", "--only"),
     ("plan",),
 ]
-LINES = list(dict.fromkeys([*PLANS, *PROOFS, *AUDITS, *TRAININGS, *FORKS, *RUNS, *TABLES, *MEASUREMENTS, *SLIPS]))
+LINES = list(dict.fromkeys([*PLANS, *PROOFS, *CERTIFICATES, *AUDITS, *TRAININGS, *FORKS, *RUNS, *TABLES, *MEASUREMENTS, *SLIPS]))
 
 
 def about(line: tuple[str, ...]) -> set[str]:
@@ -194,7 +209,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hostile")
     for name in ("folder", "damaged", "other", "list", "records"):
         (root / name).mkdir()
-    for name in ("garbage", "garbage.py", "garbage.jsonl", "garbage.json", "records/a.jsonl"):
+    for name in ("garbage", "garbage.py", "garbage.pt", "garbage.jsonl", "garbage.json", "records/a.jsonl"):
         (root / name).write_bytes(GARBAGE)
     (root / "file").write_text("x")
     (root / "empty").write_text("")
@@ -203,6 +218,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "damaged" / "run.json").write_text("{")
     (root / "other" / "run.json").write_text("{}")
     (root / "list" / "run.json").write_text("[]")
+    state = pg.ClassState(torch.eye(3, 8), torch.ones(3))
+    save_state(root / "state", SavedState(torch.eye(8)[:3], torch.arange(3), state, temperature=0.1))
     return root
 
 
@@ -223,7 +240,9 @@ def test_a_hostile_line_is_refused_with_a_sentence(line: tuple[str, ...], place:
     assert contents(place) == before
 
 
-@pytest.mark.parametrize("line", [("tables", "--only", "nope"), ("certify", "--dim", "1"), ("bench", "--device", "x")], ids=" ".join)
+@pytest.mark.parametrize(
+    "line", [("tables", "--only", "nope"), ("prove", "--dim", "1"), ("certify", "nope"), ("bench", "--device", "x")], ids=" ".join
+)
 def test_the_way_to_a_mistake_is_shown_on_request_only(line: tuple[str, ...]) -> None:
     assert "Traceback" in invoke(*line, "--debug").stderr
     assert "Traceback" not in invoke(*line).output

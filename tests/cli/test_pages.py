@@ -25,7 +25,7 @@ COMMANDS: dict[str, Page] = ROOT.commands  # type: ignore[attr-defined]
 
 def test_all_commands_of_the_design_are_there() -> None:
     assert set(COMMANDS) >= {
-        *("demo", "tables", "figures", "certify", "audit", "train", "fork", "evaluate", "bench", "report", "plan", "doctor"),
+        *("demo", "tables", "figures", "prove", "certify", "audit", "train", "fork", "evaluate", "bench", "report", "plan", "doctor"),
     }
 
 
@@ -152,7 +152,7 @@ def test_without_the_paper_s_experiments_a_command_says_how_to_get_them(name: st
 def test_without_the_paper_s_experiments_the_others_are_there() -> None:
     done = _run(f"{WITHOUT}import sys; sys.argv = ['pairgrad']; from pairgrad.cli import main; main()")
     assert done.returncode == 0
-    assert re.findall(r"^  (\w+)  ", done.stdout, re.MULTILINE) == ["doctor", "audit", "plan", "certify", "bench", "realizations"]
+    assert re.findall(r"^  (\w+)  ", done.stdout, re.MULTILINE) == ["doctor", "audit", "plan", "prove", "certify", "bench", "realizations"]
 
 
 def test_commands_that_cannot_be_loaded_do_not_take_the_others_along() -> None:

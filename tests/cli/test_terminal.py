@@ -45,7 +45,7 @@ CHEAP = {
     "recipes": ("train",),
     "plan": ("plan", "--classes", "1e7", "--dim", "512", "--ranks", "64", "--batch", "8192", "--memory", "40G"),
     "plan that does not fit": ("plan", "--classes", "1e9", "--dim", "512", "--ranks", "8", "--batch", "8192", "--memory", "1G"),
-    "certify": ("certify", "--dim", "64"),
+    "prove": ("prove", "--dim", "64"),
     "table": ("tables", "--only", "parity", "--output", "."),
     "tables from records": ("tables", "--only", "captured-audit", "--only", "fork-summary", "--only", "task-complete", "--output", "."),
 }
@@ -71,7 +71,7 @@ def test_the_rule_has_teeth() -> None:
 @pytest.mark.parametrize("environment", [FILE, TERMINAL], ids=["file", "terminal"])
 @pytest.mark.parametrize("name", CHEAP)
 def test_cheap_commands(name: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "certify" and environment is FILE:
+    if name == "prove" and environment is FILE:
         pytest.skip("proven once: it prints the same on a terminal")
     monkeypatch.chdir(tmp_path)
     done = printed(environment, *CHEAP[name])

@@ -34,7 +34,7 @@ def test_frozen(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert done.stdout.count("equal") == 2
     assert "\x1b" not in done.stdout
     (view, _) = sorted(Path("views").iterdir())
-    certified = invoke("certify", "--state", str(view))
+    certified = invoke("certify", str(view))
     assert certified.exit_code == 0
     assert "40 samples, 7 classes, dim 128" in certified.stdout
 

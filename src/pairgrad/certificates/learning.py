@@ -9,6 +9,7 @@ docs/derivations/learning.md has the proofs of the truncation terms, docs/learni
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -33,6 +34,11 @@ from pairgrad.sphere.state import Classes
 _UPWARDS = 1 + 1e-8  # the bounds themselves are computed in float64
 
 
+def _finite(number: float) -> float | None:
+    """For JSON, which has no infinity."""
+    return number if math.isfinite(number) else None
+
+
 @dataclass(frozen=True)
 class Bound:
     """Of |computed - exact|: what the formula leaves out, and what rounding adds. Tensors in float64."""
@@ -50,6 +56,10 @@ class Bound:
     def largest(self) -> tuple[float, float, float]:
         """Of total, truncation and rounding, each over all samples; they need not belong to the same one."""
         return float(self.total.max()), float(self.truncation.max()), float(self.rounding.max())
+
+    def to_dict(self) -> dict[str, float | None]:
+        """`largest` by name; None for a bound that is infinite."""
+        return {name: _finite(part) for name, part in zip(("total", "truncation", "rounding"), self.largest(), strict=True)}
 
     def __str__(self) -> str:
         total, truncation, rounding = (rounded_up(part, 3) for part in self.largest())
@@ -161,6 +171,31 @@ class LearningCertificate:
         for name, group in self.groups.items():
             named += [(f"{name}: mean loss of {group.size}", group.loss), (f"{name}: gradient of it", group.gradient)]
         return [(name, *(rounded_up(part, 3) for part in bound.largest())) for name, bound in named]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: of every bound the largest over all samples, and how many predictions are certain. None stands for infinity."""
+        margin = self.margin
+        return {
+            "title": self.title,
+            "mean_loss": _finite(float(self.mean_loss)),
+            "ratio_bound": self.ratio.bound,
+            "score": self.score.to_dict(),
+            "sample_loss": self.sample_loss.to_dict(),
+            "loss": self.loss.to_dict(),
+            "total_variation": self.total_variation.to_dict(),
+            "margin": {
+                "predictions": margin.unchanged.numel(),
+                "unchanged": int(margin.unchanged.sum()),
+                "smallest": _finite(float(margin.observed.min())),
+                "needed": _finite(float(margin.needed.max())),
+            },
+            "sample_gradient": self.sample_gradient.to_dict(),
+            "gradient": self.gradient.to_dict(),
+            "groups": {
+                name: {"size": group.size, "loss": group.loss.to_dict(), "gradient": group.gradient.to_dict()}
+                for name, group in self.groups.items()
+            },
+        }
 
     def verdict(self) -> str:
         """Where the exact loss lies, and how many predictions are certain."""

@@ -80,14 +80,20 @@ def load_state(path: str | os.PathLike[str], *, bank: str | None = None) -> Save
         bank: the prefix of the bank's tensors, needed only where the file has several banks.
 
     Raises:
-        ValueError: it is no safetensors file, or lacks something; the message says what.
+        ValueError: it is not a safetensors file, or lacks something; the message says what.
         OSError: it cannot be read.
     """
-    tensors, metadata = _read(path)
+    return of_tensors(path, *read_safetensors(path), bank=bank)
+
+
+def of_tensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], *, bank: str | None = None
+) -> SavedState:
+    """The learning state that these tensors of the file `path` and its metadata describe; errors as of `load_state`."""
 
     def wanted(name: str) -> torch.Tensor:
         if name not in tensors:
-            raise ValueError(f"{path} must hold a tensor {name!r}, got only {', '.join(sorted(tensors)) or 'an empty file'}")
+            raise ValueError(f"{path} must hold a tensor {name!r}, got {_names(tensors)}")
         return tensors[name]
 
     features, labels = wanted("features"), wanted("labels")
@@ -110,7 +116,8 @@ def load_state(path: str | os.PathLike[str], *, bank: str | None = None) -> Save
     return SavedState(features, labels, state, temperature, tensors.get("log_prior"), tensors.get("class_counts"), tuple(assumed))
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors of a safetensors file, and its metadata."""
     safetensors = _safetensors()
     with open(path, "rb"):  # an error of the operating system, not of the format, where it cannot be read
         pass
@@ -118,7 +125,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[s
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in sorted(file.keys())}, dict(file.metadata() or {})
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is no safetensors file ({error}); write one with pairgrad.certificates.saved.save_state") from None
+        raise ValueError(f"{path} is not a safetensors file ({error}); write one with pairgrad.certificates.saved.save_state") from None
 
 
 def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], prefix: str | None) -> State:
@@ -133,16 +140,22 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
     if prefix is None and len(prefixes) > 1:
         raise ValueError(f"{path} holds several banks: choose one of {', '.join(map(repr, prefixes))}")
     if prefix is None and not prefixes:
-        raise ValueError(
-            f"{path} must hold a bank (sums, compensation, counts) or mean_direction and concentration, got {', '.join(sorted(tensors))}"
-        )
+        raise ValueError(f"{path} must hold a bank (sums, compensation, counts) or mean_direction and concentration, got {_names(tensors)}")
     prefix = prefixes[0] if prefix is None else prefix
     if prefix not in prefixes:
         raise ValueError(f"{path} holds no bank {prefix!r}, only {', '.join(map(repr, prefixes)) or 'none'}")
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     sums = own["sums"]
-    if sums.dim() != 2 or own["counts"].shape != sums.shape[:1]:
-        raise ValueError(f"{prefix}sums in {path} must have shape (classes, dim) and {prefix}counts (classes,), got {describe(sums)}")
+    kept = {name: own.get(name, torch.zeros_like(sums)) for name in ("sums", "compensation", "counts")}
+    if sums.dim() != 2 or kept["counts"].shape != sums.shape[:1] or kept["compensation"].shape != sums.shape:
+        raise ValueError(
+            f"{prefix}sums and {prefix}compensation in {path} must have shape (classes, dim) and {prefix}counts (classes,), got "
+            f"{', '.join(map(describe, kept.values()))}"
+        )
+    if not all(bool(tensor.isfinite().all()) for tensor in kept.values()) or bool((kept["counts"] < 0).any()):
+        raise ValueError(
+            f"the bank in {path} must have finite sums and counts >= 0, got other values: it is damaged, or was saved after a NaN"
+        )
     try:
         options = json.loads(metadata.get("bank", "{}"))
         bank = ClassBank(
@@ -150,9 +163,14 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the bank in {path} cannot be made again: {error}") from None
-    kept = {name: own.get(name, torch.zeros_like(sums)) for name in bank.state_dict()}
     bank.load_state_dict(kept)
     return bank
+
+
+def _names(tensors: Mapping[str, torch.Tensor]) -> str:
+    """What a file holds, if need be in short."""
+    shown, more = sorted(tensors)[:8], len(tensors) - 8
+    return "no tensors" if not shown else f"only {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _safetensors() -> Any:

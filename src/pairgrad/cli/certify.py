@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
-import time
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,153 +12,135 @@ from rich.console import Console
 from rich.text import Text
 
 import pairgrad as pg
-from pairgrad.certificates import ratio
-from pairgrad.certificates.ratio import Proof
-from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, slope_rounding_bound
+from pairgrad.certificates.learning import LearningCertificate, certify, shot_groups
+from pairgrad.certificates.saved import SavedState, of_tensors, read_safetensors
 from pairgrad.cli.commands import CertifyOptions
 from pairgrad.cli.mistakes import fail
-from pairgrad.cli.output import print_table, progress
-from pairgrad.ground.balls import flint
-from pairgrad.ground.certificate import rounded_up
+from pairgrad.cli.output import print_table, save_json
+from pairgrad.cli.spec_values import load
+from pairgrad.ground.checks import describe, one_of, real_number
+from pairgrad.losses.adjust import log_prior
+from pairgrad.sphere import ClassBank
 
-_MEASURABLE = 10**6  # the largest nu at which exact values are computed for comparison
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+SCHEMA = "pairgrad.certificate/1"
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_TEMPERATURE = 0.1
 
 
-def run(options: CertifyOptions) -> bool:
-    """Prove what was asked for and print it; False if a proof failed."""
-    flint()  # what is missing is said before anything is printed
-    console, order = Console(), options.order
+def run(options: CertifyOptions) -> None:
+    """Read the state and the batch, certify them for every realization, print what a person wants to know and write the data."""
+    console = Console()
     try:
-        if options.dim is not None or options.nu is not None:
-            return _potentials(console, options.dim, options.nu, order, options.shift)
-        if options.shift is not None:
-            raise ValueError(f"--shift needs --dim or --nu: it belongs to a potential, got --shift {options.shift} alone")
-        if order is not None:
-            return _orders(console, range(_provable("--order", order), order + 1))
-        return _orders(console, range(1, _provable("--max-order", 8 if options.max_order is None else options.max_order) + 1))
+        saved = _state(options)
+        working = None if options.dtype is None else _DTYPES[one_of("--dtype", options.dtype, tuple(_DTYPES))]
+        tau = saved.temperature
+        if options.temperature is not None:
+            tau = real_number("--temperature", options.temperature, "a positive finite number", lambda value: 0 < value < math.inf)
+        assumed = list(saved.assumed)
+        if tau is None:
+            tau = _TEMPERATURE
+            assumed.append(f"the temperature is {tau:g} (give another with --temperature)")
+        counts, source = saved.class_counts, "--class-counts" if options.class_counts is not None else "class_counts of the file"
+        if counts is None and isinstance(saved.state, ClassBank):
+            counts, source = saved.state.counts, "the counts of the bank"
+        groups = {} if counts is None else shot_groups(saved.labels, counts)
+        names = options.realization or _with_theorem(console, saved.state.dim)
+        with console.status("certifying"):
+            certificates = [
+                certify(saved.views, saved.labels, saved.state, tau, saved.log_prior, name, groups=groups, geometry_dtype=working)
+                for name in names
+            ]
     except (ValueError, TypeError) as error:
-        fail("certify", re.sub(r"^(?=(dim|nu|order|shift) )", "--", str(error)))
+        fail("certify", error)
+    _describe(console, saved, source if counts is not None else "")
+    if assumed:
+        console.print(Text(f"The file does not say otherwise, so it is assumed that {'; '.join(assumed)}.\n", style="yellow"))
+    for certificate in certificates:
+        _print(console, certificate)
+    hypothesis = certificates[0].hypothesis
+    console.print(Text(f"Rounding: {hypothesis}.", style="dim"))
+    found = [{"realization": name, **certificate.to_dict()} for name, certificate in zip(names, certificates, strict=True)]
+    given = {"state": str(options.state), "temperature": tau, "assumed": assumed, "rounding": hypothesis}
+    save_json(console, options.json, {"schema": SCHEMA, **given, "certificates": found})
 
 
-def _provable(option: str, order: int) -> int:
-    if not 1 <= order <= ratio.MAX_ORDER:
-        raise ValueError(f"{option} must be from 1 to {ratio.MAX_ORDER}, the orders that can be proven, got {order}")
-    return order
-
-
-def _orders(console: Console, orders: range) -> bool:
-    started, proofs = time.perf_counter(), []
-    with progress(console, "proving", 2 * len(orders) + len(_DTYPES)) as tick:
-        for family in ratio.FAMILIES:
-            for order in orders:
-                proofs.append((family, order, ratio.prove_order(family, order)))
-                tick()
-        plans = []
-        for dtype in _DTYPES.values():
-            plans.append((dtype, ratio.prove_plans(dtype)))
-            tick()
-    console.print(Text("R = I_{nu+1} / I_nu and its uniform expansion A_n, all x >= 0, all nu >= nu_0:", style="bold"))
-    console.print("  |R - A_n| <= leading / c^(n+1) + next / c^(n+2)")
-    console.print("  |R - A_n| <= B v / c^(n+1),  v = x / sqrt(c^2 + x^2)")
-    console.print("  c = nu + 1/2 (midpoint family, 'paired') or c = nu (centred, 'arfr')\n")
-    rows = [
-        (
-            *(family, str(order), *(rounded_up(proof.constants[name]) for name in ("nu_0", "leading", "next", "relative"))),
-            *(f"{proof.margin:.1e}", f"{proof.seconds:.2f}", Text("proven") if proof.holds else Text("FAILED", style="bold red")),
-        )
-        for family, order, proof in proofs
-    ]
-    print_table(console, ("family", "n", "nu_0", "leading", "next", "B", "margin", "seconds", ""), rows, left=("family", ""))
-    console.print("\nmargin: the share of the inward pull at the barrier that the residual leaves")
-    console.print("\nEvery potential with order 'auto', all x >= 0, all nu >= 0, before rounding:")
-    for dtype, proof in plans:
-        roundings = float(proof.constants["relative"]) / (torch.finfo(dtype).eps / 2)
-        verdict = "proven" if proof.holds else "FAILED"
-        console.print(
-            Text(f"  {str(dtype).removeprefix('torch.')}  |slope - R| <= {rounded_up(roundings, 3)} u R  {proof.seconds:.2f} s  {verdict}")
-        )
-    done = [*(proof for _, _, proof in proofs), *(proof for _, proof in plans)]
-    _failures(console, done)
-    console.print(f"\n{sum(proof.holds for proof in done)} of {len(done)} proven in {time.perf_counter() - started:.1f} s")
-    return all(proof.holds for proof in done)
-
-
-def _potentials(console: Console, dim: int | None, nu: float | None, order: int | None, shift: int | None) -> bool:
-    if dim is not None and nu is not None:
-        raise ValueError(f"give --dim or --nu, not both, got --dim {dim} and --nu {nu}")
-
-    def build(**options: Any) -> pg.Potential:
-        return pg.potential(dim, **options) if nu is None else pg.potential(nu=nu, **options)
-
-    console.print(Text(f"Rounding, in the following: {HYPOTHESIS}.\n", style="dim"))
-    given = {} if shift is None else {"shift": shift}
-    if order is None:
-        pot = build(**given)
-        proven = [_potential(console, pot, dtype, f"{pot!r}, {name}") for name, dtype in _DTYPES.items()]
-        return all(proven)
-    pot, held = build(order=order, **given), []
-    if shift is None and pot.nu > 0:
-        paper = build(realization="arfr", order=order)
-        held += [_general(console, "centred", order), _potential(console, paper, torch.float64, repr(paper))]
-    held += [_general(console, "midpoint", order), _potential(console, pot, torch.float64, repr(pot))]
-    return all(held)
-
-
-def _general(console: Console, family: str, order: int) -> bool:
-    with console.status("proving"):
-        proof = ratio.prove_order(family, order)
-    console.print(Text(f"Theorem, order {order}, {family} family", style="bold"))
-    _explain(console, proof)
-    return proof.holds
-
-
-def _potential(console: Console, pot: pg.Potential, dtype: torch.dtype, label: str) -> bool:
-    console.print(Text(label, style="bold"))
-    certificate = pot.ratio_certificate(dtype)
-    if certificate.bound is None or certificate.bound == float("inf"):
-        _line(console, "", f"no bound: {certificate.reason}\n")
-        return True
-    with console.status("proving"):
-        proof = ratio.prove_potential(pot, dtype)
-    _explain(console, proof)
-    _line(console, "relative", f"|slope - R| <= {rounded_up(certificate.relative_bound or 0.0)} R")
-    if pot.nu <= _MEASURABLE:
-        with console.status("measuring"):
-            attained = ratio.measured_ratio_error(pot, dtype).bound or 0.0
-        factor = f"; the bound is {certificate.bound / attained:.3g} times that" if attained else ""
-        _line(console, "attained", f"{attained:.4g}, measured in balls on 121 concentrations{factor}")
+def _state(options: CertifyOptions) -> SavedState:
+    """The class state and the batch, from their files."""
+    path = options.state
+    if path.suffix.lower() in (".pt", ".pth"):
+        tensors, metadata = _flat(_read("", path, load)), {}
     else:
-        _line(console, "attained", f"not measured: exact Bessel functions of order {float(pot.nu):.3g} take too long")
-    with console.status("bounding the rounding"):
-        rounding = slope_rounding_bound(pot, dtype)
-        seen = measured_slope_rounding(pot, dtype)
-    words = f"|computed - slope| <= {rounded_up(rounding.relative)} |slope| = {rounded_up(rounding.roundings, 3)} u |slope|, proven"
-    _line(console, "rounding", words)
-    _line(console, "seen", f"{seen:.1f} u, the largest rounding error of 1000 random x\n")
-    return proof.holds
+        tensors, metadata = _read("", path, read_safetensors)
+    for name in ("features", "labels", "class_counts"):
+        file = getattr(options, name)
+        if file is not None:
+            tensors[name] = _tensor(name, file)
+        elif name != "class_counts" and name not in tensors:
+            raise ValueError(f"{path} holds no tensor {name!r}: give the {name} of the batch with --{name} FILE")
+    if options.class_counts is not None:
+        tensors["log_prior"] = log_prior(tensors["class_counts"])
+    saved = of_tensors(path, tensors, metadata, bank=options.bank)
+    if isinstance(saved.state, ClassBank) and not bool(saved.state.counts.any()):
+        raise ValueError(f"the class bank in {path} has no samples, all counts are 0: save it after it was updated")
+    if saved.class_counts is not None and saved.class_counts.shape != (saved.state.num_classes,):
+        raise ValueError(f"class counts must be one for each of the {saved.state.num_classes} classes, got {describe(saved.class_counts)}")
+    return saved
 
 
-def _explain(console: Console, proof: Proof) -> None:
-    verdict = f"proven in {proof.seconds:.2f} s" if proof.holds else "NOT PROVEN"
-    _line(console, "", proof.statement, style="" if proof.holds else "red")
-    _line(console, "hypothesis", proof.hypothesis)
-    _line(console, "constants", ", ".join(f"{name} = {float(value):.4g}" for name, value in proof.constants.items()))
-    for name in dict.fromkeys(step.name for step in proof.steps):
-        steps = [step for step in proof.steps if step.name == name]
-        _line(console, "checked", f"{name}: {sum(step.holds for step in steps)} of {len(steps)} hold")
-    _failures(console, [proof])
-    console.print(Text(f"  {verdict}; margin of the barrier {proof.margin:.1e}"))
+def _read(option: str, path: Path, reader: Callable[[str], Any]) -> Any:
+    try:
+        return reader(str(path))
+    except OSError as error:
+        fail("certify", f"{option}cannot read {path}: {error.strerror or error}")
+    except ValueError as error:
+        raise ValueError(f"{option}{error}") from None
 
 
-def _failures(console: Console, proofs: list[Proof]) -> None:
-    for proof in proofs:
-        for step in proof.failures():
-            _line(console, "failed", f"{step.name}: {step.statement} {step.detail}", style="red")
+def _flat(content: Any, prefix: str = "") -> dict[str, torch.Tensor]:
+    """The tensors in nested dicts, such as checkpoints, by names with dots."""
+    if isinstance(content, torch.Tensor):
+        return {prefix.removesuffix("."): content}
+    items = content.items() if isinstance(content, Mapping) else ()
+    return {name: tensor for key, value in items for name, tensor in _flat(value, f"{prefix}{key}.").items()}
 
 
-def _line(console: Console, name: str, words: str, style: str = "") -> None:
-    """What a proof says of itself: a name, and words that are folded beside it."""
-    named = f"  {name:<12}" if name else "  "
-    folded = textwrap.fill(words, console.width, initial_indent=named, subsequent_indent=" " * max(len(named), 4), break_long_words=False)
-    console.print(Text(folded + "\n" * words.count("\n"), style=style), soft_wrap=True)
+def _tensor(name: str, file: Path) -> torch.Tensor:
+    """The tensor that a file holds, or that of this name."""
+    option = f"--{name.replace('_', '-')}: "
+    content = _read(option, file, load)
+    found = content
+    if isinstance(content, Mapping):
+        found = content[name] if name in content else next(iter(content.values()), None) if len(content) == 1 else None
+    if not isinstance(found, torch.Tensor):
+        held = f"a dict with {', '.join(map(str, content))}" if isinstance(content, Mapping) else describe(content)
+        raise ValueError(f"{option}{file} must hold one tensor, or one named {name!r}, got {held:.200}")
+    return found
+
+
+def _with_theorem(console: Console, dim: int) -> list[str]:
+    """The paper's realization and the default, where they have a ratio bound."""
+    found = []
+    for name in ("arfr", "paired"):
+        certificate = pg.potential(dim, name).ratio_certificate()
+        if certificate.bound is None:
+            console.print(Text(f"{name}: {certificate.reason}\n", style="yellow"))
+        else:
+            found.append(name)
+    return found
+
+
+def _describe(console: Console, saved: SavedState, source: str) -> None:
+    kappa, lengths = saved.state.classes().concentration, torch.linalg.vector_norm(saved.features.double(), dim=-1)
+    console.print(Text(f"Concentrations {float(kappa.min()):.4g} to {float(kappa.max()):.4g}, "
+                       f"features of length {float(lengths.min()):.4g} to {float(lengths.max()):.4g}"
+                       + ("" if saved.log_prior is None else ", with a log prior") + "."))  # fmt: skip
+    if source:
+        console.print(Text(f"Head, medium and tail: more than 100, 20 to 100, fewer than 20 samples, by {source}."))
+    console.print()
+
+
+def _print(console: Console, certificate: LearningCertificate) -> None:
+    console.print(Text(certificate.title, style="bold"))
+    print_table(console, ("|computed - exact|", "at most", "truncation", "rounding"), certificate.lines(), left=("|computed - exact|",))
+    console.print(Text(f"\n{certificate.verdict()}", style="" if bool(certificate.margin.unchanged.all()) else "yellow"))
+    console.print(Text(f"{certificate.ratio}\n", style="dim"))

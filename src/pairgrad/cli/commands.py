@@ -14,7 +14,7 @@ from pairgrad.cli.pages import Command, Group
 
 _WHERE, _HOW, _REPORT = "What to audit it with", "How", "The report"
 _RUN, _MACHINE = "The run", "The machines"
-_ALL_POTENTIALS, _ONE_POTENTIAL, _STATE = "For all potentials", "For one potential", "For a learning state"
+_ALL_POTENTIALS, _ONE_POTENTIAL = "For all potentials", "For one potential"
 
 
 def _option(help: str, metavar: str | None = None, group: str | None = None, **more: Any) -> Any:
@@ -82,8 +82,8 @@ def audit(options: AuditOptions) -> None:
 
 
 @dataclass(frozen=True)
-class CertifyOptions:
-    """Which bounds to prove or evaluate."""
+class ProveOptions:
+    """Which bounds to prove."""
 
     max_order: Annotated[
         int | None, _option("Prove orders 1 to this one; 24, the most, takes 40 s.", "N", _ALL_POTENTIALS, show_default="8")
@@ -94,46 +94,68 @@ class CertifyOptions:
         int | None, _option("Order of the expansion.", "N", _ONE_POTENTIAL, show_default="the order that 'paired' chooses")
     ] = None
     shift: Annotated[int | None, _option("Order shift of 'paired', with --order.", "N", _ONE_POTENTIAL)] = None
-    state: Annotated[Path | None, _option("Features, labels and a class bank, in safetensors.", "FILE", _STATE)] = None
-    temperature: Annotated[float | None, _option("Tau, unless the file says it.", "TAU", _STATE)] = None
+
+
+def prove(options: ProveOptions) -> None:
+    """Prove the error bounds of the Bessel ratio again, in ball arithmetic.
+
+    Without options: for all x and nu. With --dim or --nu: for one potential; where there is no theorem, the reason is printed, and that is not a failure.
+    """
+    with explained("prove"):
+        from pairgrad.cli.prove import run
+
+        if not run(options):
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class CertifyOptions:
+    """A class state, a batch, and how the batch is scored."""
+
+    state: Annotated[
+        Path,
+        typer.Argument(
+            help="The class bank: the state_dict of a ClassBank, or of a loss that has one, in a .pt or .safetensors file.", metavar="STATE"
+        ),
+    ]
+    features: Annotated[
+        Path | None,
+        _option("Features as they are scored, (batch, dim) or (views, batch, dim).", "FILE", show_default="the tensor features of STATE"),
+    ] = None
+    labels: Annotated[Path | None, _option("Labels, (batch,).", "FILE", show_default="the tensor labels of STATE")] = None
+    class_counts: Annotated[
+        Path | None,
+        _option(
+            "Training samples per class, for the log prior and for head, medium and tail.",
+            "FILE",
+            show_default="the tensors log_prior and class_counts of STATE, if it has them",
+        ),
+    ] = None
+    temperature: Annotated[float | None, _option("Tau.", "TAU", show_default="that of STATE, or 0.1")] = None
     realization: Annotated[
         list[str] | None,
         _option(
             "How the potential is computed; repeat to compare.",
             "NAME",
-            _STATE,
             show_default="arfr and paired",
             autocompletion=complete_realizations,
         ),
     ] = None
-    dtype: Annotated[str | None, _option("float32 or float64 instead of the dtype of the file.", "DTYPE", _STATE)] = None
-    bank: Annotated[str | None, _option("Prefix of the bank's tensors, if the file has several banks.", "PREFIX", _STATE)] = None
+    dtype: Annotated[str | None, _option("float32 or float64 instead of the dtype of STATE.", "DTYPE")] = None
+    bank: Annotated[str | None, _option("Prefix of the bank's tensors, if STATE has several banks.", "PREFIX")] = None
+    json: Annotated[Path | None, _option("Write the bounds as data, schema pairgrad.certificate/1.", "FILE")] = None
 
 
 def certify(options: CertifyOptions) -> None:
-    """Prove the error bounds of the Bessel ratio again, in ball arithmetic, or bound the errors of a saved learning state.
+    """Bound the errors of a learning state: how far scores, losses, probabilities, predictions and gradients of a batch can be from the exact ones.
 
-    Without options: for all x and nu. With --dim or --nu: for one potential; where there is no theorem, the reason is printed, and that is no failure. With
-    --state: scores, losses, probabilities, predictions and gradients of a batch against a class bank; a --realization without a theorem is refused.
+    STATE may hold the batch, too, as pairgrad.certificates.save_state writes it. Other files are .pt, .safetensors or .json and hold one tensor, or one of
+    the name of the option. Nothing in a file is executed. A --realization without a theorem is refused.
     """
-    with explained("certify", reads=options.state):
-        if options.state is None:
-            wrong, why = ("temperature", "realization", "dtype", "bank"), "needs --state FILE, the learning state it is about"
-        else:
-            wrong = ("dim", "nu", "order", "shift", "max_order")
-            why = "is about a potential, --state about a learning state: give one of them"
-        for name in wrong:
-            if getattr(options, name) is not None:
-                raise typer.BadParameter(f"--{name.replace('_', '-')} {why}")
-        if options.state is not None:
-            from pairgrad.cli.certify_state import run as run_state
-
-            run_state(options)
-            return
+    with explained("certify", options.json, file="--json"):
         from pairgrad.cli.certify import run
 
-        if not run(options):
-            raise typer.Exit(1)
+        run(options)
 
 
 @dataclass(frozen=True)
@@ -292,15 +314,23 @@ COMMANDS = (
         codes=exit_codes.PLAN,
     ),
     Command(
+        prove,
+        Group.FIND_OUT,
+        short="Prove the error bounds of the Bessel ratio again.",
+        examples=[
+            ("pairgrad prove", "The theorem for all x and nu, orders 1 to 8, in six seconds."),
+            ("pairgrad prove --dim 512", "What is proven of one potential."),
+        ],
+        codes=exit_codes.PROVE,
+    ),
+    Command(
         certify,
         Group.FIND_OUT,
-        short="Prove the error bounds again, or bound a learning state.",
+        short="Bound loss, gradients and predictions of a learning state.",
         examples=[
-            ("pairgrad certify", "The theorem for all x and nu, orders 1 to 8, in six seconds."),
-            ("pairgrad certify --dim 512", "What is proven of one potential."),
-            ("pairgrad certify --state state.safetensors", "Loss, gradients and predictions of a saved batch and bank."),
+            ("pairgrad certify loss.pt --features features.pt --labels labels.pt", "A batch against the bank in the state_dict of a loss."),
+            ("pairgrad certify state.safetensors --json bounds.json", "A file of save_state, which holds the batch, too."),
         ],
-        codes=exit_codes.CERTIFY,
     ),
     Command(
         bench,

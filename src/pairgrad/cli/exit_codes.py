@@ -10,6 +10,6 @@ GENERAL = {
     INTERRUPTED: "Stopped by Ctrl-C or a signal.",
 }
 AUDIT = {0: "Coherent.", 1: "Incoherent.", 2: "Could not tell, or a mistake. The message says which."}
-CERTIFY = {1: "A proof failed."}
+PROVE = {1: "A proof failed."}
 PLAN = {1: "No layout fits the memory."}
 DOCTOR = {1: "The self-check failed, or something that is installed is broken."}

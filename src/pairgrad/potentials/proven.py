@@ -1,7 +1,7 @@
 """Proven constants of the uniform expansion, and the error bounds that follow from them.
 
 With centre c, z = x / c, t = c / s and v = x / s as in `expansion`, the order-n slope is A_n = r_0 + r_1 / c + ... + r_n / c^n, r_k = z g_k(t).
-Three suprema over the whole axis are known of every term (`SUPREMA`; `pairgrad certify` proves them again in ball arithmetic):
+Three suprema over the whole axis are known of every term (`SUPREMA`; `pairgrad prove` proves them again in ball arithmetic):
 
     |r_k| <= size,      |r_k| <= relative * v,      |dr_k / dz| <= rate.
 

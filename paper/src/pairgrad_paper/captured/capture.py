@@ -56,7 +56,7 @@ class Captured:
         return replace(self, features=self.features[:1], banks=self.banks[:1])
 
     def save(self, directory: Path, name: str) -> list[Path]:
-        """Each view as a learning state for `pairgrad certify --state`."""
+        """Each view as a learning state for `pairgrad certify`."""
         counts = torch.tensor(self.class_counts)
         return [
             save_state(

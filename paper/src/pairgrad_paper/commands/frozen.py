@@ -50,7 +50,7 @@ def run(options: FrozenOptions, console: Console) -> None:
     written(record, options.output, console)
     if save is not None:
         files = len(record.of("state"))
-        console.print(Text(f"{files} captured views written to {save}: pairgrad certify --state FILE bounds their errors"), soft_wrap=True)
+        console.print(Text(f"{files} captured views written to {save}: pairgrad certify FILE bounds their errors"), soft_wrap=True)
 
 
 def _show(record: Record, console: Console) -> None:

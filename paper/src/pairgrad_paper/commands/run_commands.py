@@ -288,9 +288,7 @@ class FrozenOptions:
     batch_size: Annotated[int, typer.Option(help="Images in the captured batch.", metavar="N")] = 128
     data_root: Annotated[Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR")] = None
     output: _RecordFile = None
-    save: Annotated[
-        Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify --state reads.", metavar="DIR")
-    ] = None
+    save: Annotated[Path | None, typer.Option(help="Directory for the captured views, which pairgrad certify reads.", metavar="DIR")] = None
     threads: Annotated[int | None, typer.Option(min=1, max=THREADS, help="CPU threads.", metavar="N")] = None
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare files with their published md5.")] = True
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
