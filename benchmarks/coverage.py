@@ -81,7 +81,7 @@ def page(report: Mapping[str, Any], how: str) -> str:
             "A line that runs need not be tested; a line that never runs is not.",
             "",
             f"Measured with coverage.py {report['meta']['version']}. {totals['excluded_lines']} lines do not count: imports for the type",
-            "checker, bodies of protocols, and the fallback for two private names of torch.",
+            "checker, and bodies of protocols.",
             "",
             table(("package", "lines", "not run", "% run"), rows, right=1),
             "",

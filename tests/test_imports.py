@@ -1,13 +1,16 @@
-"""The direction of imports (CONTRIBUTING.md), and what `import pairgrad` loads."""
+"""The direction of imports (CONTRIBUTING.md), what `import pairgrad` loads, and where private names of torch are."""
 
 import ast
+import functools
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 SOURCE = Path(importlib.util.find_spec("pairgrad").submodule_search_locations[0])
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -111,6 +114,75 @@ def test_only_torch_and_numpy_are_imported_at_the_top_of_a_module(path):
     roots = {name.split(".")[0] for name in imported(tree, path)}
     allowed = REQUIRED | EXTRAS.get(package(path), set()) | sys.stdlib_module_names
     assert roots <= allowed, roots - allowed
+
+
+PRIVATE = SOURCE / "ground" / "_torch_private.py"  # the one file that may
+OVERRIDABLE = {"_apply", "_load_from_state_dict"}  # of a module: for subclasses
+DESCRIBED = {"archive.py", "checkpoint.py"}  # of compat: these names stand in the files that torch writes
+
+
+def is_private(name):
+    return name.startswith("_") and not name.endswith("__")
+
+
+@functools.cache
+def known_private_names():
+    """Of the objects of torch that code may hold without naming torch, and those in PRIVATE."""
+    tensor = torch.ones(1, requires_grad=True)
+    values = [tensor, tensor.untyped_storage(), tensor.exp().grad_fn, torch.ops.aten.add, torch.ops.aten.add.Tensor]
+    objects = [torch, *values, torch.nn.Module(), torch.optim.SGD([tensor]), torch.distributions.Uniform(0, 1)]
+    names = {name for found in objects for name in dir(found)}
+    for node in ast.walk(ast.parse(PRIVATE.read_text())):
+        names |= {node.attr} if isinstance(node, ast.Attribute) else {str(node.value)} if isinstance(node, ast.Constant) else set()
+    return {name for name in names if is_private(name)} - OVERRIDABLE
+
+
+def private_names_of_torch(tree, known):
+    """What is imported, reached from a name that is imported from torch, or among `known`, also as a string; names that the file defines itself are not."""
+    roots, own = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                full = f"{getattr(node, 'module', None) or ''}.{alias.name}".strip(".")
+                if full.partition(".")[0] == "torch":
+                    roots.add(alias.asname or alias.name.partition(".")[0])
+                    yield from [full] * any(map(is_private, full.split(".")))
+        elif isinstance(node, ast.FunctionDef):
+            own.add(node.name)
+        elif isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Store):
+            own.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            owner = ast.unparse(node.value)
+            if owner.partition(".")[0] in roots or (node.attr in known and not (owner == "self" and node.attr in own)):
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Constant):
+            name = str(node.value).strip(".")
+            yield from [name] * (name in known - own or re.fullmatch(r"torch(\.\w+)*\._[\w.]+", name) is not None)
+
+
+@pytest.mark.parametrize("path", [*FILES, SOURCE.parent / "pytest_pairgrad.py"], ids=lambda p: str(p.relative_to(SOURCE.parent)))
+def test_private_names_of_torch_are_in_one_file(path):
+    found = set(private_names_of_torch(ast.parse(path.read_text()), known_private_names()))
+    if path != PRIVATE and not (path.parent.name == "compat" and path.name in DESCRIBED):
+        assert not found, f"{path.name} touches {found}: give it a function in {PRIVATE.name}"
+
+
+def test_private_names_of_torch_are_seen():
+    lines = {
+        "import torch._dynamo": "torch._dynamo",
+        "from torch._C import _functorch as f": "torch._C._functorch",
+        "from torch.utils import _pytree": "torch.utils._pytree",
+        "import torch.distributed as dist\nstore = dist.distributed_c10d._get_default_store()": "dist.distributed_c10d._get_default_store",
+        "before = tensor._version": "tensor._version",
+        "self._buffers['a'] = None": "self._buffers",
+        "getattr(ctx, '_forward_cls', None)": "_forward_cls",
+        "made = module == 'torch._library.autograd'": "torch._library.autograd",
+    }
+    known = known_private_names()
+    assert {text: [*private_names_of_torch(ast.parse(text), known)] for text in lines} == {text: [name] for text, name in lines.items()}
+    ours = "class A(torch.nn.Module):\n    def _apply(self, fn):\n        self._parameters = 1\n        return super()._apply(self._parameters)"
+    assert not [*private_names_of_torch(ast.parse(ours), known)]
 
 
 def test_the_walk_sees_what_it_should():

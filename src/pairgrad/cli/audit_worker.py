@@ -18,7 +18,6 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pairgrad.cli import target as targets
 from pairgrad.cli.spec import SpecError, make_inputs, parse_domain
@@ -26,6 +25,7 @@ from pairgrad.cli.spec_values import DTYPES, tensors
 from pairgrad.cli.target import Unusable, at, called, find, function_of, imported, place_in, saying, signature, split, structured, way_of
 from pairgrad.coherence import Progress, Subject, Verdict, audit
 from pairgrad.coherence.report.annotations import callable_location
+from pairgrad.ground._torch_private import pytree
 
 _PAUSE = 1.0  # seconds between two partial reports of one stage
 _SHARE = 0.05  # of the time, at most, goes into them

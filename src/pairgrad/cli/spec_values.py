@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch.nn.functional import normalize
-from torch.utils import _pytree as pytree
 
 from pairgrad.compat import read_tensors
+from pairgrad.ground._torch_private import pytree
 
 DTYPES = {
     name: getattr(torch, name)

@@ -332,7 +332,7 @@ class DistributedClassBank(ClassBank):
         self._kept.clear()
 
     def _rows(self) -> list[str]:
-        return [name for name in self._buffers if name not in self._non_persistent_buffers_set]
+        return [name for name, _ in self.named_buffers(recurse=False) if not name.startswith("_")]  # those are derived, and not saved
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> DistributedClassBank:
         super()._apply(fn, recurse)

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from pairgrad.ground._torch_private import default_store
+
 BEAT = 1.0  # seconds between two signs of life
 SIGNS = 3  # signs that are waited for before a rank counts as gone
 _FINDING = "finding"
@@ -63,7 +65,7 @@ class Watch:
         global _current
         if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
             return None
-        store = dist.distributed_c10d._get_default_store()
+        store = default_store()
         if _current is None or _current._group() is not store:
             if _current is not None:
                 _current.stop()

@@ -16,6 +16,7 @@ import math
 import torch
 
 from pairgrad.distributions.unit import source
+from pairgrad.ground._torch_private import standard_gamma
 from pairgrad.ground.checks import inside_torch_func, readable
 from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 from pairgrad.potentials.autograd import differentiable
@@ -126,7 +127,7 @@ class PolarAngle:
         shape = (self.dim - 1) / 2
         b = 1 / (kappa / shape + torch.hypot(kappa / shape, torch.ones_like(kappa)))
         alpha = torch.full_like(kappa, shape)
-        g, h = (torch._standard_gamma(alpha, generator=generator) for _ in range(2))  # pyright: ignore[reportPrivateImportUsage]
+        g, h = (standard_gamma(alpha, generator) for _ in range(2))
         size = h + b * g
         z = kappa / shape * b * (h - g) / ((1 + b) * size)
         uniform = torch.rand(kappa.shape, dtype=kappa.dtype, device=kappa.device, **source(generator))

@@ -8,6 +8,7 @@ import torch
 from torch.distributions import Distribution, constraints
 
 from pairgrad.distributions.unit import check_batch, check_last, check_unit, uniform_direction, unit_vector
+from pairgrad.ground._torch_private import new_distribution
 from pairgrad.ground.checks import computing_dtype, device_or_none, floating_tensor, integer_at_least, optional_boolean, shape_of
 from pairgrad.sphere.area import log_area
 
@@ -41,7 +42,7 @@ class HypersphericalUniform(Distribution):
         super().__init__(torch.Size(), torch.Size((self.dim,)), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> HypersphericalUniform:
-        new: Any = self._get_checked_instance(HypersphericalUniform, _instance)
+        new: Any = new_distribution(self, HypersphericalUniform, _instance)
         new.dim, new._zero, new._looks = self.dim, self._zero, self._looks
         Distribution.__init__(new, shape_of("batch_shape", batch_shape), self.event_shape, validate_args=False)
         return new
@@ -52,12 +53,12 @@ class HypersphericalUniform(Distribution):
     @property
     def mean(self) -> torch.Tensor:
         """0: no direction is preferred."""
-        return self._constant(0.0, self._extended_shape())
+        return self._constant(0.0, self.batch_shape + self.event_shape)
 
     @property
     def variance(self) -> torch.Tensor:
         """1 / p in every coordinate."""
-        return self._constant(1 / self.dim, self._extended_shape())
+        return self._constant(1 / self.dim, self.batch_shape + self.event_shape)
 
     @property
     def covariance(self) -> torch.Tensor:
@@ -80,7 +81,8 @@ class HypersphericalUniform(Distribution):
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         """Exact draws, of shape sample_shape + batch_shape + (dim,); there is no parameter to differentiate by."""
-        return uniform_direction(self._extended_shape(shape_of("sample_shape", sample_shape)), self._zero, generator).to(self._zero.dtype)
+        shape = shape_of("sample_shape", sample_shape) + self.batch_shape + self.event_shape
+        return uniform_direction(shape, self._zero, generator).to(self._zero.dtype)
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         return self.rsample(sample_shape, generator)

@@ -12,6 +12,7 @@ from pairgrad.distributions.estimate import Estimate, estimate
 from pairgrad.distributions.polar import PolarAngle, moving
 from pairgrad.distributions.uniform import HypersphericalUniform
 from pairgrad.distributions.unit import check_batch, check_last, check_unit, directions_at, unit_vector
+from pairgrad.ground._torch_private import new_distribution
 from pairgrad.ground.checks import (
     HALF_DTYPES,
     computing_dtype,
@@ -141,7 +142,7 @@ class VonMisesFisher(Distribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> VonMisesFisher:
         """The same distribution with a larger batch shape; nothing is copied."""
-        new: Any = self._get_checked_instance(VonMisesFisher, _instance)
+        new: Any = new_distribution(self, VonMisesFisher, _instance)
         shape = shape_of("batch_shape", batch_shape)
         try:
             torch.broadcast_shapes(self.batch_shape, shape)
@@ -246,7 +247,7 @@ class VonMisesFisher(Distribution):
             sample_shape: of the draws per entry of the batch.
             generator: where the randomness comes from; torch's default generator of the device if None.
         """
-        shape = self._extended_shape(shape_of("sample_shape", sample_shape))
+        shape = shape_of("sample_shape", sample_shape) + self.batch_shape + self.event_shape
         generator_or_none("generator", generator)
         wide = computing_dtype("mean_direction", self.mean_direction.dtype)
         direction, kappa = self.mean_direction.to(wide), self.concentration.to(wide).expand(shape[:-1])

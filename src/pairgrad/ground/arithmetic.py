@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import torch
 
-from pairgrad.ground.checks import is_functorch_wrapped_tensor
+from pairgrad.ground._torch_private import is_functorch_wrapped_tensor
 
 Number = Any  # a tensor, an mpf or an arb, according to the arithmetic
 

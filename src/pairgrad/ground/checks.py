@@ -14,16 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-try:  # private names; without them, arguments inside vmap are looked at too, and torch says that it cannot
-    from torch._C._functorch import is_functorch_wrapped_tensor, maybe_current_level
-except ImportError:  # pragma: no cover
-
-    def is_functorch_wrapped_tensor(tensor: torch.Tensor, /) -> bool:  # noqa: D103
-        return False
-
-    def maybe_current_level() -> int | None:  # noqa: D103
-        return None
-
+from pairgrad.ground._torch_private import assert_async, is_functorch_wrapped_tensor, maybe_current_level
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64)
@@ -229,4 +220,4 @@ def inside_torch_func() -> bool:
 
 def assert_later(condition: torch.Tensor, message: str) -> None:
     """An assertion the device makes when it gets there: no synchronisation now."""
-    torch._assert_async(condition, message)  # pyright: ignore[reportPrivateImportUsage]
+    assert_async(condition, message)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from pairgrad.ground._torch_private import compile_options
 from pairgrad.ground.checks import describe, one_of
 
 # a b + c with one rounding where the processor has it: polynomials in half the instructions, and never less accurate
@@ -16,7 +17,7 @@ Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 def checked_mode(name: str, mode: Any) -> str:
     """`mode` if it is one of torch.compile, else a ValueError."""
-    return one_of(name, mode, tuple(torch._inductor.list_mode_options()))
+    return one_of(name, mode, tuple(compile_options()))
 
 
 def compile(target: Callee, *, mode: str | None = None) -> Callee:
@@ -30,5 +31,5 @@ def compile(target: Callee, *, mode: str | None = None) -> Callee:
     """
     if not callable(target) or isinstance(target, type):
         raise TypeError(f"target must be a module or a function, got {describe(target)}")
-    options = {**_OPTIONS, **torch._inductor.list_mode_options(checked_mode("mode", mode))} if mode is not None else dict(_OPTIONS)
+    options = {**_OPTIONS, **compile_options(checked_mode("mode", mode))} if mode is not None else dict(_OPTIONS)
     return torch.compile(target, fullgraph=True, dynamic=False, options=options)  # type: ignore[return-value]

@@ -135,12 +135,11 @@ class _PriorAdjusted(nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
         """As for every module, except that `.half()` and `.bfloat16()` move the prior and the weights but leave their precision alone."""
-        before = dict(self._buffers)
+        before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)
         for name, buffer in before.items():
-            after = self._buffers[name]
-            if buffer is not None and after is not None and after.dtype in HALF_DTYPES:
-                self._buffers[name] = buffer.to(after.device)
+            if getattr(self, name).dtype in HALF_DTYPES:
+                setattr(self, name, buffer.to(getattr(self, name).device))
         return self
 
     def adjusted(self, logits: torch.Tensor) -> torch.Tensor:

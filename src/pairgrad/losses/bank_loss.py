@@ -12,12 +12,12 @@ import torch
 from torch import distributed, nn
 from torch.nn import functional
 
+from pairgrad.ground._torch_private import is_functorch_wrapped_tensor, version
 from pairgrad.ground.checks import (
     boolean,
     computing_dtype,
     describe,
     floating_tensor,
-    is_functorch_wrapped_tensor,
     known_options,
     one_of,
     real_number,
@@ -440,13 +440,13 @@ class Again:
     def __init__(self, loss: BankLoss, labels: torch.Tensor, touched: Touched | None) -> None:
         self.loss, self.labels, self.touched = loss, labels, touched
         self.gone = loss.score == "before-update" and loss.training
-        self.versions = (loss.bank.sums._version, loss.bank.counts._version)
+        self.versions = (version(loss.bank.sums), version(loss.bank.counts))
 
     def __call__(self, views: torch.Tensor) -> torch.Tensor:
         bank = self.loss.bank
         if self.gone:
             raise RuntimeError("a second derivative is not available with score='before-update': the states the views saw are gone")
-        if (bank.sums._version, bank.counts._version) != self.versions:
+        if (version(bank.sums), version(bank.counts)) != self.versions:
             raise RuntimeError("the class bank was updated between forward and a backward with create_graph=True: call backward first")
         if self.touched is None:
             states = [bank.current()] * len(views)

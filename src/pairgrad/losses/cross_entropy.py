@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.autograd import Function, forward_ad
 
+from pairgrad.ground._torch_private import is_functorch_wrapped_tensor, version
 from pairgrad.ground.checks import (
     LARGEST,
     describe,
     floating_tensor,
     integer_at_least,
-    is_functorch_wrapped_tensor,
     on_device,
     one_of,
     readable,
@@ -323,7 +323,7 @@ class _Fused(Function):
         ]
         ctx.kept = {name: value for name, value in inputs.items() if name not in ctx.names}
         ctx.versions = {
-            name: value._version for name, value in ctx.kept.items() if isinstance(value, torch.Tensor) and not value.is_inference()
+            name: version(value) for name, value in ctx.kept.items() if isinstance(value, torch.Tensor) and not value.is_inference()
         }
         ctx.job, ctx.plan, ctx.classes, ctx.normaliser = job, plan, classes, result.normaliser[0]
         ctx.save_for_backward(result.gradient, *(inputs[name] for name in ctx.names))
@@ -351,8 +351,8 @@ class _Fused(Function):
 
 
 def _unchanged(kept: dict[str, Any], versions: dict[str, int]) -> None:
-    for name, version in versions.items():
-        if kept[name]._version != version:
+    for name, before in versions.items():
+        if version(kept[name]) != before:
             raise RuntimeError(
                 f"the class state ({name}) was changed between the forward and a backward that evaluates it again, with create_graph=True or for "
                 "gradients in the state, the temperature or the prior: update the bank after backward, or take the scores of a copy"

@@ -267,12 +267,12 @@ class FeatureCalibration(nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
         """As for every module, except that the sum and the prior stay in float64: `.half()` and `.float()` leave their precision alone."""
-        kept = {name: self._buffers[name] for name in ("total", "prior")}
+        kept = {"total": self.total, "prior": self.prior}
         super()._apply(fn, recurse)
         for name, before in kept.items():
-            after = self._buffers[name]
-            if before is not None and after is not None and after.dtype != before.dtype:
-                self._buffers[name] = before.to(after.device)
+            after = getattr(self, name)
+            if before is not None and after.dtype != before.dtype:
+                setattr(self, name, before.to(after.device))
         return self
 
     def _after_loading(self, incompatible: Any) -> None:

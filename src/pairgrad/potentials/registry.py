@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pairgrad.ground._torch_private import constant_result
 from pairgrad.ground.checks import describe, exact_number, integer_at_least, one_of
 from pairgrad.potentials.arfr import ArFr
 from pairgrad.potentials.log_bessel import LogBessel
@@ -121,13 +122,10 @@ def paired(dim: int) -> Potential:
     return _PAIRED[size]
 
 
+@constant_result
 def _make_paired(dim: int) -> bool:
     _PAIRED.setdefault(dim, potential(dim))
     return True
-
-
-# what torch.compiler.assume_constant_result does, without importing the compiler
-_make_paired._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _options(cls: type[Potential]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from pairgrad.ground._torch_private import version
 from pairgrad.ground.checks import (
     DTYPES,
     assert_later,
@@ -244,7 +245,7 @@ class ClassBank(nn.Module):
         """torch refuses to write to an inference tensor after it has written: too late."""
         if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
             return
-        if any(tensor is not None and tensor.is_inference() for tensor in self._buffers.values()):
+        if any(tensor.is_inference() for tensor in self.buffers(recurse=False)):
             raise RuntimeError(
                 "the buffers of this bank are inference tensors, which change in inference mode only: write there, or use copy.deepcopy(bank)"
             )
@@ -319,7 +320,7 @@ class ClassBank(nn.Module):
         watched = (self.sums, self.counts, self._norms, self._concentrations, self._rates)
         if any(tensor.is_inference() for tensor in watched):
             return None
-        return tuple(number for tensor in watched for number in (id(tensor), tensor._version))
+        return tuple(number for tensor in watched for number in (id(tensor), version(tensor)))
 
     def _statistics(self, prefix: str = "") -> Statistics:
         return Statistics(getattr(self, prefix + "sums"), getattr(self, prefix + "compensation"), getattr(self, prefix + "counts"))
@@ -336,7 +337,7 @@ class ClassBank(nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ClassBank:
         """Counts and norms stay in float64, sums in float32 or float64; a conversion splits high + low anew, so that it loses nothing."""
-        before = {name: tensor for name, tensor in self._buffers.items() if tensor is not None}
+        before = dict(self.named_buffers(recurse=False))
         always_double = {id(tensor) for name, tensor in before.items() if name.endswith(("counts", "_norms"))}
 
         def kept(tensor: torch.Tensor) -> torch.Tensor:
@@ -346,14 +347,13 @@ class ClassBank(nn.Module):
 
         super()._apply(kept, recurse)
         for name, old in before.items():
-            new = self._buffers[name]
-            assert new is not None
+            new = getattr(self, name)
             if name.endswith("sums") and new.dtype != old.dtype and old.device.type != "meta":
                 low = name.replace("sums", "compensation")
                 whole = (old.double() + before[low].double()).to(new.dtype)
                 rest = old.double() - whole.double() + before[low].double()
-                self._buffers[name] = whole.to(new.device)
-                self._buffers[low] = rest.to(dtype=new.dtype, device=new.device)
+                setattr(self, name, whole.to(new.device))
+                setattr(self, low, rest.to(dtype=new.dtype, device=new.device))
         self._versions = None
         self.refresh()
         return self

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.measure.path import random_cotangent
 from pairgrad.coherence.measure.structure import norm
 from pairgrad.coherence.subject.subject import FLOATING, Point, arguments_of, generators_restored, supplied
+from pairgrad.ground._torch_private import pytree
 
 _SEED = 0  # of cotangents, and of what a function draws itself
 

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.audit import audit
 from pairgrad.coherence.judge.verdict import ADVICE, Verdict
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.subject import supplied
+from pairgrad.ground._torch_private import pytree
 from pairgrad.ground.checks import describe, one_of
 from pairgrad.testing.calls import Call, Result, cotangents, departure, seeded, strided, transposed
 from pairgrad.testing.failures import Case, attempt, compare, explained, fail, wrong

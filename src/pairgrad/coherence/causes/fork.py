@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.subject.subject import Evaluation, Point, Subject
+from pairgrad.ground._torch_private import pytree
 from pairgrad.ground.checks import describe, integer_at_least
 
 MakeOptimizer = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
@@ -172,7 +172,7 @@ def fork(
 
 def _updated(subject: Subject, inputs: Any) -> list[int]:
     """Which of the tensors of a subject training would update: data is not, where there are parameters."""
-    count, parameters = len(subject.tensors), len(subject._parameters)
+    count, parameters = len(subject.tensors), len(subject._trained)
     asking = any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(inputs))
     return list(range(0 if asking or not parameters else count - parameters, count))
 

@@ -20,11 +20,11 @@ import torch
 from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
 
 from pairgrad.coherence.training.step import Autocast
-from pairgrad.ground.checks import describe, is_functorch_wrapped_tensor
+from pairgrad.ground._torch_private import function_of, is_functorch_wrapped_tensor, is_generated, operator_functions, version
+from pairgrad.ground.checks import describe, inside_torch_func
 
 _FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
 _METHODS = (_FORWARD, _SETUP, *_BACKWARD)
-_GENERATED = ("torch._library.autograd", "GeneratedBackwardFor_")  # where torch.library makes the Function of an operator, and its name
 _CACHED = 64  # subclasses whose methods are kept ready
 
 
@@ -101,11 +101,6 @@ def is_custom(function: type) -> bool:
     return is_generated(function) or function.__module__.partition(".")[0] != "torch"
 
 
-def is_generated(function: type) -> bool:
-    """Whether torch.library made the Function for a custom operator, whose forward is then the operator itself."""
-    return function.__module__ == _GENERATED[0] and function.__name__.startswith(_GENERATED[1])
-
-
 def is_compiled(function: type) -> bool:
     """Whether torch.compile made the Function for a region."""
     return function.__name__ == "CompiledFunction" and function.__module__.startswith("torch.")
@@ -126,8 +121,7 @@ def location_of(function: type[Function]) -> str | None:
     """Where the backward of a function is written, or its forward if that cannot be told: path from the working directory, or from the root, and line."""
     candidates: list[Any] = [function.backward, function.forward]
     if is_generated(function):
-        definition = _free(function.forward).get("info")
-        candidates = [getattr(definition, name, None) for name in ("_backward_fn", "_init_fn")]
+        candidates = operator_functions(_free(function.forward).get("info"))
     for candidate in candidates:
         code = getattr(_plain(candidate), "__code__", None)
         if code is not None:
@@ -295,7 +289,7 @@ class Interception:
         split = has_setup(function)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if kwargs or (transforming() is not None and any(map(is_wrapped, args))):
+            if kwargs or (inside_torch_func() and any(map(is_wrapped, args))):
                 return original(*args, **kwargs)
             if split:
                 memory = self.remember(function, None, args)
@@ -330,14 +324,14 @@ class Interception:
 
     def _around_backward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(ctx: Any, *grads: Any) -> Any:
-            if getattr(ctx, "_forward_cls", None) is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx):
+            if function_of(ctx) is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx):
                 return original(ctx, *grads)  # the backward of another class calls this one
             return self.backward(function, ctx, getattr(ctx, self._slot, None), original, grads)
 
         return backward
 
     def _is_new_node(self, function: type[Function], ctx: Any) -> bool:
-        return getattr(ctx, "_forward_cls", None) is function and isinstance(ctx, BackwardCFunction) and not hasattr(ctx, self._slot)
+        return function_of(ctx) is function and isinstance(ctx, BackwardCFunction) and not hasattr(ctx, self._slot)
 
 
 class _Method:
@@ -417,11 +411,8 @@ def _subclasses(base: type) -> Iterator[type[Any]]:
 
 def _is_transformed(ctx: Any) -> bool:
     """Whether the context is of a node that a torch.func transform put in the place of a Function."""
-    maker = getattr(ctx, "_forward_cls", None)
+    maker = function_of(ctx)
     return isinstance(ctx, BackwardCFunction) and isinstance(maker, type) and not issubclass(maker, Function)
-
-
-transforming = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]  # None outside of torch.func transforms
 
 
 def is_wrapped(value: Any) -> bool:
@@ -431,7 +422,7 @@ def is_wrapped(value: Any) -> bool:
 
 def version_of(value: Any) -> int | None:
     """Counts the in-place edits of a tensor; None where nothing counts them."""
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
+    return version(value) if isinstance(value, torch.Tensor) and not value.is_inference() else None
 
 
 def received(function: type[Function], grads: tuple[Any, ...]) -> tuple[Any, ...]:

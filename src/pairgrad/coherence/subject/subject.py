@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
-from torch.utils import _pytree as pytree
 
+from pairgrad.ground._torch_private import FUNCTIONS_CLASS, pytree, registries
 from pairgrad.ground.checks import DTYPES, HALF_DTYPES, describe
 
 FLOATING = (*DTYPES, *HALF_DTYPES)
@@ -66,17 +66,17 @@ class Subject:
                 raise ValueError(f"inputs must hold numbers, got {describe(leaf)}: an audit computes with them")
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
         self.module = module if module is not None else _module_of(fn)
-        self._places, self._parameters = _differentiated(self._flat), _parameters(self.module)
-        if not self._places and not self._parameters:
+        self._places, self._trained = _differentiated(self._flat), _parameters(self.module)
+        if not self._places and not self._trained:
             raise ValueError(
                 f"inputs must hold at least one floating-point tensor to differentiate by, got {_listed(flat)}: "
                 "pass a tensor such as torch.tensor(1.0, dtype=torch.float64)"
             )
         self._positions = _position_names(args, kwargs)
         inputs = [self._positions[place] for place in self._places]
-        self.names = (*inputs, *(f"parameter {name}" if name in inputs else name for name, _ in self._parameters))
+        self.names = (*inputs, *(f"parameter {name}" if name in inputs else name for name, _ in self._trained))
         self.tensors: Point = tuple(self._flat[place].detach().clone() for place in self._places) + tuple(
-            parameter.detach().clone() for _, parameter in self._parameters
+            parameter.detach().clone() for _, parameter in self._trained
         )
         self._held = _Held(self.module)
         self.random = True  # until the first call has shown otherwise
@@ -163,7 +163,7 @@ class Subject:
         leaves = [value.detach().clone().requires_grad_() for value in point[: len(self._places)]]
         for place, leaf in zip(self._places, leaves, strict=True):
             flat[place] = leaf.clone() if copies else leaf
-        for (_, parameter), value in zip(self._parameters, point[len(self._places) :], strict=True):
+        for (_, parameter), value in zip(self._trained, point[len(self._places) :], strict=True):
             parameter.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
             leaves.append(parameter)
         return flat, tuple(leaves)
@@ -333,7 +333,7 @@ def _name(fn: Callable[..., Any]) -> str:
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
         return f"{owner.__name__}.apply"
     name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
-    return name.rsplit("<locals>.", 1)[-1].removeprefix("_VariableFunctionsClass.")
+    return name.rsplit("<locals>.", 1)[-1].removeprefix(f"{FUNCTIONS_CLASS}.")
 
 
 def _differs(old: Any, new: Any) -> bool:
@@ -353,9 +353,10 @@ class _Held:
         self._registries: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._containers: list[tuple[Any, Any]] = []
         for part in module.modules() if module is not None else ():
-            for registry in (part._buffers, vars(part)):
+            parameters, buffers = registries(part)
+            for registry in (buffers, vars(part)):
                 self._registries.append((registry, dict(registry)))
-            held = [*part._parameters.values(), *part._buffers.values(), *vars(part).values()]
+            held = [*parameters.values(), *buffers.values(), *vars(part).values()]
             self._tensors += [
                 (tensor, tensor.detach().clone()) for tensor in held if isinstance(tensor, torch.Tensor) and not is_lazy(tensor)
             ]

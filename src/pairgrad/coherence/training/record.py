@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch.autograd.function import Function
-from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.audit import Progress, audit
 from pairgrad.coherence.causes.consequences import alone
@@ -26,6 +25,7 @@ from pairgrad.coherence.subject.subject import Point, generators_restored, suppl
 from pairgrad.coherence.training.recorder import Kept, Recorder, Taken, key_of, recordings_paused
 from pairgrad.coherence.training.step import Replay
 from pairgrad.coherence.training.tape import Tape
+from pairgrad.ground._torch_private import pytree
 from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of
 
 STATES = 24

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch.autograd.function import Function
-from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.causes.nodes import (
     Interception,
@@ -30,11 +29,11 @@ from pairgrad.coherence.causes.nodes import (
     location_of,
     name_of,
     received,
-    transforming,
     version_of,
 )
 from pairgrad.coherence.training.step import autocast_state
-from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.ground._torch_private import current_backward, operator_metadata, pytree, sparse_parts
+from pairgrad.ground.checks import describe, inside_torch_func, integer_at_least
 
 UNBOUNDED = 2**62
 _PRUNED = 1024  # visits under way at which those that are over are forgotten
@@ -325,11 +324,11 @@ class Recorder(Interception):
             memory.look()
 
     def backward(self, function: type[Function], ctx: Any, memory: Any, original: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
-        current = torch._C._current_graph_task_id()
+        current = current_backward()
         if current != self._pass:
             self._pass = current
             self.passes += 1
-        if memory is None or (transforming() is not None and any(map(is_wrapped, grads))):
+        if memory is None or (inside_torch_func() and any(map(is_wrapped, grads))):
             return original(ctx, *grads)
         kept = self._of_class.get(function) or self._identify(function)
         with self._lock:
@@ -365,7 +364,7 @@ class Recorder(Interception):
                 memory.cotangents, memory.gradients, size = (), (), _bytes(memory.arguments)
             self._bytes, memory.size = self._bytes + size - memory.size, size
         with self._lock:
-            memory.done, memory.extra = True, getattr(ctx, "_pt_metadata", None)
+            memory.done, memory.extra = True, operator_metadata(ctx)
             order, self._order = self._order, self._order + 1
             if memory.place < kept.draw.limit:  # there may be fewer places by now
                 kept.visits[memory.place] = number, order, memory
@@ -380,7 +379,7 @@ def _bytes(values: Iterable[Any]) -> int:
     total = 0
     for value in values:
         if isinstance(value, torch.Tensor):
-            parts = (value._indices(), value._values()) if value.layout == torch.sparse_coo else (value,)
+            parts = sparse_parts(value) if value.layout == torch.sparse_coo else (value,)
             total += sum(part.numel() * part.element_size() for part in parts)
         elif isinstance(value, torch.nn.Module):
             total += _bytes((*value.parameters(), *value.buffers()))

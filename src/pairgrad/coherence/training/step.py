@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch.autograd.function import Function
-from torch.utils import _pytree as pytree
 
 from pairgrad.coherence.subject.subject import generators_restored, set_rng_state
+from pairgrad.ground._torch_private import pytree
 
 
 class Replay:

@@ -21,21 +21,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import (
-    _len_torch_dispatch_stack,
-    _len_torch_function_stack,
-    _pop_torch_function_stack,
-    _push_on_torch_function_stack,
-)
-from torch.autograd.function import Function, _SingleLevelFunction
+from torch.autograd.function import Function
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 from pairgrad.coherence.causes.nodes import is_custom, version_of
 from pairgrad.coherence.subject.subject import rng_state, same_rng
 from pairgrad.coherence.training.step import Call, Group, Replay, Seen, Slot, Source, Step, autocast_state
-from pairgrad.ground.checks import integer_at_least, is_functorch_wrapped_tensor
+from pairgrad.ground._torch_private import (
+    apply_owner,
+    compiled_region_functions,
+    default_device_mode,
+    dispatch_modes,
+    is_ddp_sink,
+    is_functorch_wrapped_tensor,
+    operator_name,
+    pop_function_modes,
+    push_function_mode,
+    pytree,
+    storage_address,
+)
+from pairgrad.ground.checks import integer_at_least
 
 CALLS = 20_000  # of a step, at most
 MEMORY = 1 << 30  # bytes that the copies of one tape may take unless the caller says otherwise
@@ -122,14 +128,14 @@ class Tape(TorchFunctionMode):
         _on.append(self)
         self._thread, self._on = threading.get_ident(), True
         _put_below(self)
-        self._patch(_SingleLevelFunction, "apply", classmethod(self._around_apply()))
+        owner = apply_owner()
+        self._patch(owner, "apply", classmethod(self._around_apply(owner)))
         for owner, name in _ASKING:
             self._patch(owner, name, self._around_asking(getattr(owner, name)))
-        from torch._dynamo import eval_frame  # slow to import; whoever has made an optimizer has it already
-
-        if hasattr(eval_frame, "_callback_from_stance") and hasattr(eval_frame, "_maybe_set_eval_frame"):
-            self._patch(eval_frame, "_callback_from_stance", self._around_compiled(eval_frame._callback_from_stance))
-            self._patch(eval_frame, "_maybe_set_eval_frame", self._around_switch(eval_frame._maybe_set_eval_frame))
+        if (found := compiled_region_functions()) is not None:
+            compiler, begins, switches = found
+            self._patch(compiler, begins, self._around_compiled(getattr(compiler, begins)))
+            self._patch(compiler, switches, self._around_switch(getattr(compiler, switches)))
         else:
             self._end(f"torch {torch.__version__} does not tell where a region compiled by torch.compile begins")
         return self
@@ -176,7 +182,7 @@ class Tape(TorchFunctionMode):
         """Whether a call is none of the tape's business. A tape that has ended takes the opportunity to go."""
         if threading.get_ident() != self._thread:
             return True
-        if self._region is not None and _len_torch_dispatch_stack():  # something is being compiled: what runs then is for show
+        if self._region is not None and dispatch_modes():  # something is being compiled: what runs then is for show
             return True
         if self.finished and not self._inside:
             self.stop()
@@ -191,11 +197,11 @@ class Tape(TorchFunctionMode):
         with self._busy():
             return self._record(func, func, args, kwargs)
 
-    def _around_apply(self) -> Callable[..., Any]:
+    def _around_apply(self, owner: type[Any]) -> Callable[..., Any]:
         """`apply` of a Function that somebody has kept ends in the one of its base, which is looked up at every call."""
 
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            plain = super(_SingleLevelFunction, cls).apply  # pyright: ignore[reportAttributeAccessIssue]
+            plain = super(owner, cls).apply  # pyright: ignore[reportAttributeAccessIssue]
             if not self._passes():
                 return self._apply(cls, plain, args, kwargs)
             if self._inside and threading.get_ident() == self._thread:
@@ -211,7 +217,7 @@ class Tape(TorchFunctionMode):
                 return plain(*args, **kwargs)
             finally:
                 self._hidden = before
-        again = _copied_inputs if function.__name__ == "_DDPSink" else _Apply(function)
+        again = _copied_inputs if is_ddp_sink(function) else _Apply(function)
         with self._busy():
             return self._record(again, plain, args, kwargs)
 
@@ -361,7 +367,7 @@ class Tape(TorchFunctionMode):
 
     def _group(self, tensor: torch.Tensor) -> Group:
         try:
-            address = tensor.untyped_storage()._cdata
+            address = storage_address(tensor)
         except (NotImplementedError, RuntimeError):  # sparse
             return Group()
         group = self._groups.get(address)
@@ -517,7 +523,7 @@ def _refusal(func: Callable[..., Any]) -> str:
         if function.__module__.startswith(("torch.distributed", "torch.nn.parallel")) or function.__name__ == "SyncBatchNorm":
             return f"the loss goes through a collective of torch.distributed ({function.__name__})"
         return ""
-    name = str(getattr(func, "_qualified_op_name", getattr(func, "_name", "")))  # of an operator
+    name = operator_name(func)
     if str(getattr(func, "__module__", "")).startswith("torch.distributed") or "c10d" in name:
         return f"the loss goes through a collective of torch.distributed ({getattr(func, '__name__', name)})"
     if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
@@ -544,20 +550,20 @@ def _if_drawn(before: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 def _put_below(mode: TorchFunctionMode) -> None:
     """Below all other modes, but above that of `torch.set_default_device`, which must be the lowest."""
-    above = [_pop_torch_function_stack() for _ in range(_len_torch_function_stack())]
-    if above and above[-1] is getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None):
-        _push_on_torch_function_stack(above.pop())
-    _push_on_torch_function_stack(mode)
+    above = pop_function_modes()
+    if above and above[-1] is default_device_mode():
+        push_function_mode(above.pop())
+    push_function_mode(mode)
     for other in reversed(above):
-        _push_on_torch_function_stack(other)
+        push_function_mode(other)
 
 
 def _take_off(mode: TorchFunctionMode) -> bool:
     """Whether the mode was among those that are on."""
-    modes = [_pop_torch_function_stack() for _ in range(_len_torch_function_stack())]
+    modes = pop_function_modes()
     for other in reversed(modes):
         if other is not mode:
-            _push_on_torch_function_stack(other)
+            push_function_mode(other)
     return any(other is mode for other in modes)
 
 

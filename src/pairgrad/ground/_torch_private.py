@@ -1,0 +1,146 @@
+"""Every private name of torch that pairgrad uses, one small function or constant each. A test enforces that no other file uses any.
+
+Checked with torch 2.13.0.
+
+Two kinds of names do not count: methods of a module that subclasses override (`_apply`, `_load_from_state_dict`), and names that are data, in messages or
+in the files that torch writes and `compat` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+import torch._C._functorch as functorch
+from torch.utils import _pytree
+
+pytree = _pytree  # nested containers of tensors; there is no public module for them
+is_functorch_wrapped_tensor = functorch.is_functorch_wrapped_tensor  # whether a transform of torch.func holds a tensor
+maybe_current_level = functorch.maybe_current_level  # how many transforms of torch.func are active; None without any
+
+FUNCTIONS_CLASS = "_VariableFunctionsClass"  # what the qualified names of functions such as torch.exp begin with
+
+_Made = TypeVar("_Made", bound=Callable[..., Any])
+
+
+def version(tensor: torch.Tensor) -> int:
+    """Counts the in-place edits of a tensor; inference tensors raise."""
+    return tensor._version
+
+
+def storage_address(tensor: torch.Tensor) -> int:
+    """The same for all tensors that share memory. (`data_ptr()` is 0 for every storage without memory.)"""
+    return tensor.untyped_storage()._cdata
+
+
+def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices and values of a COO tensor. The public `indices()` and `values()` refuse one that is not coalesced."""
+    return tensor._indices(), tensor._values()
+
+
+def registries(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The dicts of a module's own parameters and buffers, to be written to; `named_buffers` makes copies, and a subclass may override it."""
+    return module._parameters, module._buffers
+
+
+def standard_gamma(concentration: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """Gamma variables of scale 1. The public `torch.distributions.Gamma` takes no generator."""
+    return torch._standard_gamma(concentration, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def new_distribution(distribution: torch.distributions.Distribution, cls: type, instance: Any) -> Any:
+    """The object that `expand` of `cls` fills: `instance`, or an empty one of the distribution's class if that has the `__init__` of `cls`."""
+    return distribution._get_checked_instance(cls, instance)
+
+
+def assert_async(condition: torch.Tensor, message: str) -> None:
+    """An assertion that the device makes when it gets there."""
+    torch._assert_async(condition, message)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def default_store() -> Any:
+    """The store of the default process group."""
+    return torch.distributed.distributed_c10d._get_default_store()
+
+
+def compile_options(mode: str | None = None) -> dict[str, Any]:
+    """The options that a mode of torch.compile stands for; those of each mode if None."""
+    return torch._inductor.list_mode_options(mode)
+
+
+def constant_result(function: _Made) -> _Made:
+    """As `torch.compiler.assume_constant_result`, which imports the compiler: torch.compile runs the function once and does not trace it."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+def compiled_region_functions() -> tuple[Any, str, str] | None:
+    """A module and the names of two of its functions: the first is called when a compiled region begins, the second before and after its code runs.
+
+    None if this torch does not have them.
+    """
+    from torch._dynamo import eval_frame  # slow to import
+
+    names = "_callback_from_stance", "_maybe_set_eval_frame"
+    return (eval_frame, *names) if all(hasattr(eval_frame, name) for name in names) else None
+
+
+def pop_function_modes() -> list[Any]:
+    """Takes off all modes of torch functions, and returns them, the uppermost first."""
+    return [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+
+
+def push_function_mode(mode: Any) -> None:
+    """Puts a mode of torch functions on top."""
+    torch._C._push_on_torch_function_stack(mode)
+
+
+def default_device_mode() -> Any:
+    """The mode of `torch.set_default_device`, which must be the lowest; None without one."""
+    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+
+
+def dispatch_modes() -> int:
+    """How many dispatch modes are on, such as those of the compiler."""
+    return torch._C._len_torch_dispatch_stack()
+
+
+def apply_owner() -> type[Any]:
+    """The base of Function whose `apply` makes the node; `Function.apply` looks it up at every call."""
+    return torch.autograd.function._SingleLevelFunction
+
+
+def function_of(ctx: Any) -> Any:
+    """The class whose `apply` made a context; None if it is not a context."""
+    return getattr(ctx, "_forward_cls", None)
+
+
+def current_backward() -> int:
+    """The number of the backward pass that runs in this thread, -1 outside of one."""
+    return torch._C._current_graph_task_id()
+
+
+def is_generated(function: type) -> bool:
+    """Whether torch.library made the Function for a custom operator, whose forward is then the operator itself."""
+    return function.__module__ == "torch._library.autograd" and function.__name__.startswith("GeneratedBackwardFor_")
+
+
+def operator_metadata(ctx: Any) -> Any:
+    """What the context of a generated Function keeps about the call of the operator; None for others."""
+    return getattr(ctx, "_pt_metadata", None)
+
+
+def operator_functions(definition: Any) -> list[Any]:
+    """The backward and the forward that a custom operator was defined with, None for one that it does not have."""
+    return [getattr(definition, name, None) for name in ("_backward_fn", "_init_fn")]
+
+
+def operator_name(function: Any) -> str:
+    """The qualified name of an operator or of one of its overloads, such as "aten::add"; empty for other callables."""
+    return str(getattr(function, "_qualified_op_name", getattr(function, "_name", "")))
+
+
+def is_ddp_sink(function: type) -> bool:
+    """Whether a Function is the one through which DistributedDataParallel passes the outputs of a model."""
+    return function.__name__ == "_DDPSink"
