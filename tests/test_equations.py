@@ -209,5 +209,5 @@ def test_the_page_has_every_number_and_every_label() -> None:
 
 
 def test_links_lead_into_the_reference() -> None:
-    assert {"pairgrad.Potential.defect", "pairgrad.certificates.finite_start.FiniteStart.sign"} <= set(anchors().values())
+    assert {"pairgrad.Potential.defect", "pairgrad.certificates.ratio.paper_theorem"} <= set(anchors().values())
     assert "[`Potential.defect`][pairgrad.Potential.defect]" in source(PAGE)

@@ -2,12 +2,10 @@
 
 - `ratio` proves the paper's bound of the Bessel ratio and the constants of the expansion, with the `curves` and `steps` that such a proof is made of.
 - `rounding`, `rounding_arithmetic` and `rounding_constants` bound what rounding does to a slope on the whole axis; `running` at given tensors.
-- `finite_start` says what the finite start of Miller's recurrence does, in any of the arithmetics of `ground.arithmetic`.
 - `learning` turns a ratio bound into certificates of scores, losses, predictions and gradients, `state_rounding` adds rounding, `saved` reads a state from
   a file.
 """
 
-from pairgrad.certificates.finite_start import FiniteStart
 from pairgrad.certificates.learning import (
     Bound,
     GroupCertificate,
@@ -36,7 +34,6 @@ from pairgrad.certificates.steps import Step
 
 __all__ = [
     "Bound",
-    "FiniteStart",
     "GroupCertificate",
     "LearningCertificate",
     "Margin",

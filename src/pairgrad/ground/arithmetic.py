@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
+from operator import methodcaller
 from typing import Any, Protocol
 
 import torch
@@ -132,20 +133,17 @@ class TorchArithmetic:
     maximum = staticmethod(torch.maximum)
     minimum = staticmethod(torch.minimum)
 
+    log_integer = staticmethod(math.log)
+    constant = staticmethod(float)
+
     def multiply_add(self, a: torch.Tensor | float, b: torch.Tensor, c: torch.Tensor | float) -> torch.Tensor:
         return a * b + c
-
-    def constant(self, value: Fraction | float) -> float:
-        return float(value)
 
     def constants(self, values: Sequence[Fraction]) -> tuple[float, ...]:
         return tuple(float(v) for v in values)
 
     def at_least(self, x: torch.Tensor, least: float) -> torch.Tensor:
         return torch.maximum(x, x.new_full((), least))  # not clamp: where the two are equal, autograd must give each a half
-
-    def log_integer(self, n: int) -> float:
-        return math.log(n)
 
     def choose(self, condition: torch.Tensor, yes: torch.Tensor, no: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, yes, no)
@@ -210,7 +208,29 @@ def _cpu_constant(value: float, dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(value, dtype=dtype, device="cpu")
 
 
-class MpmathArithmetic:
+class _OneByOne:
+    """What arithmetics of single numbers share."""
+
+    sqrt: Callable[[Number], Number]
+    constant: Callable[[Fraction | float], Number]
+    absolute = staticmethod(abs)
+    polynomial, multiply_add = staticmethod(horner), staticmethod(multiply_add)
+
+    def constants(self, values: Sequence[Fraction]) -> tuple[Number, ...]:
+        return tuple(map(self.constant, values))
+
+    def choose(self, condition: bool, yes: Number, no: Number) -> Number:
+        return yes if condition else no
+
+    def radius(self, c: Number, x: Number) -> Number:
+        return self.sqrt(c * c + x * x)
+
+    def polar(self, c: Number, x: Number) -> tuple[Number, Number]:
+        s = self.radius(c, x)
+        return s, x / s
+
+
+class MpmathArithmetic(_OneByOne):
     """Real numbers at the working precision of an mpmath context (`mpmath.mp` unless another is given)."""
 
     name = "mpmath"
@@ -222,32 +242,18 @@ class MpmathArithmetic:
             context = mpmath.mp
         self.context = context
         self.sqrt, self.exp, self.log, self.log1p = context.sqrt, context.exp, context.log, context.log1p
-        self.absolute, self.maximum, self.minimum, self.at_least = abs, max, min, max
         self.log_integer = context.log
-        self.polynomial, self.multiply_add = horner, multiply_add
+        self.maximum, self.minimum, self.at_least = max, min, max
 
     def constant(self, value: Fraction | float) -> Number:
         exact = Fraction(value)
         return self.context.mpf(exact.numerator) / exact.denominator
-
-    def constants(self, values: Sequence[Fraction]) -> tuple[Number, ...]:
-        return tuple(self.constant(v) for v in values)
-
-    def choose(self, condition: bool, yes: Number, no: Number) -> Number:
-        return yes if condition else no
 
     def log1p_over(self, x: Number) -> Number:
         return self.log1p(x) / x if x else self.context.one
 
     def logaddexp(self, a: Number, b: Number) -> Number:
         return self.log(self.exp(a) + self.exp(b))
-
-    def radius(self, c: Number, x: Number) -> Number:
-        return self.sqrt(c * c + x * x)
-
-    def polar(self, c: Number, x: Number) -> tuple[Number, Number]:
-        s = self.radius(c, x)
-        return s, x / s
 
     def log_i0(self, x: Number) -> Number:
         return self.log(self.context.besseli(0, x))
@@ -256,36 +262,20 @@ class MpmathArithmetic:
         return self.context.besseli(1, x) / self.context.besseli(0, x)
 
 
-class BallArithmetic:
+class BallArithmetic(_OneByOne):
     """Balls of python-flint at its current precision: every result contains the exact one."""
 
     name = "ball"
+    sqrt, exp, log, log1p = (staticmethod(methodcaller(name)) for name in ("sqrt", "exp", "log", "log1p"))
 
     def __init__(self) -> None:
         import flint
 
         self.arb, self._fmpq = flint.arb, flint.fmpq
-        self.absolute = abs
-        self.polynomial, self.multiply_add = horner, multiply_add
 
     def constant(self, value: Fraction | float) -> Number:
         exact = Fraction(value)
         return self.arb(self._fmpq(exact.numerator, exact.denominator))
-
-    def constants(self, values: Sequence[Fraction]) -> tuple[Number, ...]:
-        return tuple(self.constant(v) for v in values)
-
-    def sqrt(self, x: Number) -> Number:
-        return x.sqrt()
-
-    def exp(self, x: Number) -> Number:
-        return x.exp()
-
-    def log(self, x: Number) -> Number:
-        return x.log()
-
-    def log1p(self, x: Number) -> Number:
-        return x.log1p()
 
     def log1p_over(self, x: Number) -> Number:
         if 0 in x:  # log1p(x) / x = 1 + theta x with |theta| < 1 for |x| <= 1/2
@@ -306,16 +296,6 @@ class BallArithmetic:
 
     def minimum(self, a: Number, b: Number) -> Number:
         return self.arb(a).min(self.arb(b))
-
-    def choose(self, condition: bool, yes: Number, no: Number) -> Number:
-        return yes if condition else no
-
-    def radius(self, c: Number, x: Number) -> Number:
-        return (c * c + x * x).sqrt()
-
-    def polar(self, c: Number, x: Number) -> tuple[Number, Number]:
-        s = self.radius(c, x)
-        return s, x / s
 
     def log_i0(self, x: Number) -> Number:
         return x.bessel_i(0, scaled=True).log() + x

@@ -18,26 +18,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
+from itertools import zip_longest
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Polynomial = tuple[Fraction, ...]  # coefficients, constant term first
-_Integers = list[int]
-
-
-def _plus(a: _Integers, b: _Integers) -> _Integers:
-    if len(a) < len(b):
-        a, b = b, a
-    return [c + (b[i] if i < len(b) else 0) for i, c in enumerate(a)]
-
-
-def _times(a: _Integers, b: _Integers) -> _Integers:
-    product = [0] * (len(a) + len(b) - 1)
-    for i, p in enumerate(a):
-        if p:
-            for j, q in enumerate(b):
-                product[i + j] += p * q
-    return product
 
 
 @cache
@@ -45,17 +30,16 @@ def _numerator(beta: int, k: int) -> tuple[int, ...]:
     """N_k = 4^k (1 + t) g_k; the recursion above, multiplied by 4^k (1 + t)."""
     if k == 0:
         return (0, 1)
-    previous = list(_numerator(beta, k - 1))
-    derivative = [i * c for i, c in enumerate(previous)][1:]
+    previous = _numerator(beta, k - 1)
+    rate = tuple(i * c for i, c in enumerate(previous))[1:]
     # (1 + t) t (1 - t^2) g' = t (1 - t^2) N' - t (1 - t) N
-    bracket = _plus([-(1 + beta) * c for c in previous], _times([0, 1, 0, -1], derivative))
-    bracket = _plus(bracket, _times([0, -1, 1], previous))
-    products: _Integers = [0]
+    bracket = plus(product((-(1 + beta), -1, 1), previous), product((0, 1, 0, -1), rate))
+    products = (0,)
     for i in range(1, k):
-        products = _plus(products, _times(list(_numerator(beta, i)), list(_numerator(beta, k - i))))
+        products = plus(products, product(_numerator(beta, i), _numerator(beta, k - i)))
     # (1 + t) ((1 - t^2) / t^2) g_i g_j = ((1 - t) / t^2) N_i N_j, and N_i N_j starts at t^4 or later
-    products = _times([1, -1], products)[2:]
-    doubled = [0, *_plus([4 * c for c in bracket], [-c for c in products])]
+    products = product((1, -1), products)[2:]
+    doubled = [0, *plus(product((4,), bracket), products, -1)]
     halves = [c // 2 for c in doubled]
     while halves[-1] == 0:
         halves.pop()
@@ -94,25 +78,22 @@ def antiderivative(coefficients: Polynomial) -> Polynomial:
 
 def combine(terms: dict[int, Polynomial], c: Fraction) -> Polynomial:
     """sum_k terms[k] / c^k as one polynomial."""
-    size = max((len(p) for p in terms.values()), default=1)
-    total = [Fraction(0)] * size
+    total: Polynomial = (Fraction(0),)
     for k, coefficients in terms.items():
-        scale = 1 / c**k
-        for i, value in enumerate(coefficients):
-            total[i] += scale * value
-    return tuple(total)
+        total = plus(total, product((1 / c**k,), coefficients))
+    return total
 
 
-def plus(a: Polynomial, b: Polynomial, sign: int = 1) -> Polynomial:
+def plus(a: tuple[Any, ...], b: tuple[Any, ...], sign: int = 1) -> tuple[Any, ...]:
     """a + sign b."""
-    return combine({0: a, 1: b}, Fraction(sign))
+    return tuple(p + sign * q for p, q in zip_longest(a, b, fillvalue=0))
 
 
-def product(a: tuple[int | Fraction, ...], b: Polynomial) -> Polynomial:
+def product(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     """a b."""
-    total = [Fraction(0)] * (len(a) + len(b) - 1)
+    total = [0 * b[0]] * (len(a) + len(b) - 1)
     for i, p in enumerate(a):
-        for j, q in enumerate(b):
+        for j, q in enumerate(b if p else ()):
             total[i + j] += p * q
     return tuple(total)
 
@@ -158,11 +139,11 @@ def economise(coefficients: Polynomial, tol: Fraction) -> Economised:
     if not chebyshev:
         return Economised((Fraction(0),), change, rate)
     # back to powers of t, with T_{j+1} = (4 t - 2) T_j - T_{j-1}
-    below, current = [Fraction(1)], [Fraction(-1), Fraction(2)]
+    below, current = (Fraction(1),), (Fraction(-1), Fraction(2))
     total: Polynomial = (chebyshev[0],)
     for b in chebyshev[1:]:
-        total = plus(total, tuple(b * q for q in current))
-        below, current = current, list(plus(product((-2, 4), tuple(current)), tuple(below), -1))
+        total = plus(total, product((b,), current))
+        below, current = current, plus(product((-2, 4), current), below, -1)
     return Economised(total, change, rate)
 
 

@@ -6,7 +6,7 @@ The recurrence runs in float64 whatever the dtype of the argument, as its source
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -79,9 +79,10 @@ class Original(_Recurrence):
     summary = "finite Miller recurrence; supplies the raw ratio clipped at 1"
     trade = "what the public code does; not coherent, sequential depth dim - 2"
     coherent = False
+    _kind: ClassVar[type[Miller]] = Miller
 
     def __init__(self, nu: Fraction, *, start: int | None = None, clip: bool | float = True, epsilon: float = 1e-20) -> None:
-        super().__init__(nu, Miller, start=start, epsilon=epsilon, clip=clip)
+        super().__init__(nu, self._kind, start=start, epsilon=epsilon, clip=clip)
 
 
 class Consistent(_Recurrence):
@@ -119,16 +120,13 @@ class Consistent(_Recurrence):
         return self._elementwise(_recorded_difference if self._recorded else kernels.difference, a=a, b=b)
 
 
-class LogMiller(_Recurrence):
+class LogMiller(Original):
     """The paper's comparator: the same recurrence on logarithms, clipped ratio. Options as for `"original"`."""
 
     realization = "log-miller"
     summary = "the same recurrence in the log domain; supplies the clipped ratio"
     trade = "no overflow without rescaling; keeps the finite start, not coherent, slow"
-    coherent = False
-
-    def __init__(self, nu: Fraction, *, start: int | None = None, clip: bool | float = True, epsilon: float = 1e-20) -> None:
-        super().__init__(nu, LogMillerFormulas, start=start, epsilon=epsilon, clip=clip)
+    _kind = LogMillerFormulas
 
 
 def _recorded_value(pot: Potential, x: torch.Tensor) -> torch.Tensor:

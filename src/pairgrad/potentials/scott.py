@@ -22,70 +22,51 @@ class ScottFormulas:
 
     a: float
 
-    def _mean(self, ops: Arithmetic, term: Callable[[Number, Number], Number]) -> Number:
+    def _mean(self, ops: Arithmetic, term: Callable[..., Number], *points: Number) -> Number:
+        """Of term(a, b, s_b), with an s_b for each point."""
         a = ops.constant(self.a)
-        return term(a, a) / 2 + term(a, a + 1) / 2
+        upper, lower = (term(a, b, *(ops.radius(b, x) for x in points)) for b in (a, a + 1))
+        return upper / 2 + lower / 2
 
     def value(self, ops: Arithmetic, x: Number) -> Number:
-        def term(a: Number, b: Number) -> Number:
-            s = ops.radius(b, x)
-            return s - a * ops.log(a + s)
-
-        return self._mean(ops, term)
+        return self._mean(ops, lambda a, b, s: s - a * ops.log(a + s), x)
 
     def slope(self, ops: Arithmetic, x: Number) -> Number:
-        return self._mean(ops, lambda a, b: x / (a + ops.radius(b, x)))
+        return self._mean(ops, lambda a, b, s: x / (a + s), x)
 
     def pair(self, ops: Arithmetic, x: Number) -> tuple[Number, Number]:
         return self.value(ops, x), self.slope(ops, x)
 
     def curvature(self, ops: Arithmetic, x: Number) -> Number:
         """d/dx x / (a + s) = (a + b^2 / s) / (a + s)^2."""
-
-        def term(a: Number, b: Number) -> Number:
-            s = ops.radius(b, x)
-            return (a / (a + s) + (b / s) * (b / (a + s))) / (a + s)
-
-        return self._mean(ops, term)
+        return self._mean(ops, lambda a, b, s: (a / (a + s) + (b / s) * (b / (a + s))) / (a + s), x)
 
     def complement(self, ops: Arithmetic, x: Number) -> Number:
         """1 - x / (a + s) = (a + b^2 / (s + x)) / (a + s)."""
         x = ops.absolute(x)
-
-        def term(a: Number, b: Number) -> Number:
-            s = ops.radius(b, x)
-            return a / (a + s) + (b / (s + x)) * (b / (a + s))
-
-        return self._mean(ops, term)
+        return self._mean(ops, lambda a, b, s: a / (a + s) + (b / (s + x)) * (b / (a + s)), x)
 
     def deficit(self, ops: Arithmetic, x: Number) -> Number:
         """x - s is -b^2 / (s + x)."""
         x = ops.absolute(x)
-
-        def term(a: Number, b: Number) -> Number:
-            s = ops.radius(b, x)
-            return a * ops.log(a + s) - b * (b / (s + x))
-
-        return self._mean(ops, term)
+        return self._mean(ops, lambda a, b, s: a * ops.log(a + s) - b * (b / (s + x)), x)
 
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
         a, b = ops.absolute(a), ops.absolute(b)
 
-        def term(c: Number, centre: Number) -> Number:
-            sa, sb = ops.radius(centre, a), ops.radius(centre, b)
+        def term(c: Number, _: Number, sa: Number, sb: Number) -> Number:
             rise = (b - a) * ((a / 2 + b / 2) / (sa / 2 + sb / 2))
             return rise - c * ops.log1p(rise / (c + sa))
 
-        return self._mean(ops, term)
+        return self._mean(ops, term, a, b)
 
     def secant(self, ops: Arithmetic, a: Number, b: Number) -> Number:
-        def term(c: Number, centre: Number) -> Number:
-            sa, sb = ops.radius(centre, a), ops.radius(centre, b)
+        def term(c: Number, _: Number, sa: Number, sb: Number) -> Number:
             mean = (a / 2 + b / 2) / (sa / 2 + sb / 2)
             low = ops.minimum(sa, sb)
             return mean * (1 - c / (c + low) * ops.log1p_over((ops.maximum(sa, sb) - low) / (c + low)))
 
-        return self._mean(ops, term)
+        return self._mean(ops, term, a, b)
 
 
 class Scott(Potential):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pairgrad.certificates import FiniteStart
 from pairgrad_paper.figures.style import BLACK, BLUE, GREY, VERMILION, open_axes
+from pairgrad_paper.finite_start import FiniteStart
 from pairgrad_paper.tables.defect import clip_onset, finite_start_defect
 from pairgrad_paper.tables.published import CAPTURED_DIMENSION, CAPTURED_RANGE
 from pairgrad_paper.tables.table import Column, Row, Table, Tick

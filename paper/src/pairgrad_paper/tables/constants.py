@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairgrad.certificates import FiniteStart
 from pairgrad.ground import BallArithmetic, working_precision
+from pairgrad_paper.finite_start import FiniteStart
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.defect import Defect, clip_onset, finite_start_defect
 from pairgrad_paper.tables.fidelity import arfr_ratio_error

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pairgrad.certificates import FiniteStart
 from pairgrad.ground import TorchArithmetic, flint, working_precision
+from pairgrad_paper.finite_start import FiniteStart
 
 _BITS = 256
 

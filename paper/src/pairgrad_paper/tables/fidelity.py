@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 import pairgrad as pg
-from pairgrad.certificates import FiniteStart
 from pairgrad.ground import BallArithmetic, working_precision
 from pairgrad.potentials import Balls, Formulas
+from pairgrad_paper.finite_start import FiniteStart
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.exact import largest_error, largest_relative_error
 from pairgrad_paper.tables.published import DIMENSIONS
@@ -126,7 +126,7 @@ def difference_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] =
         exact = Balls(pg.potential(dim).nu, _DIGITS).apply("difference", x, x + 1)
         log_miller = pg.potential(dim, "log-miller")
         with working_precision(_BITS):
-            finite = largest_error(_differences(FiniteStart(dim // 2 - 1).formulas, x), exact)
+            finite = largest_error(_differences(FiniteStart(dim // 2 - 1).formulas("original"), x), exact)
             arfr = largest_error(_differences(pg.potential(dim, "arfr").formulas(), x), exact)
         rows.append(
             {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pairgrad.certificates import FiniteStart
 from pairgrad.ground import BallArithmetic, working_precision
+from pairgrad_paper.finite_start import FiniteStart
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.table import Check, Column, Row, Table, Tick, compared, compared_columns, same_digits
 

@@ -7,9 +7,9 @@ import math
 import torch
 
 import pairgrad as pg
-from pairgrad.certificates import FiniteStart
 from pairgrad.ground import BallArithmetic, working_precision
 from pairgrad.losses import UpdateField, update_field
+from pairgrad_paper.finite_start import FiniteStart
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.table import Check, Column, Row, Table, Tick, number
 

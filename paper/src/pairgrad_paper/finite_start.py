@@ -1,7 +1,8 @@
 r"""What starting Miller's recurrence at a finite order M does: sign, size, limits and onset of its errors, for every integer M > nu >= 1.
 
 Letters, as in the paper (labels of its equations are cited): Phi and R are the exact potential and ratio, Phi~ and R~ the finite ones
-(eqs. miller-potential, miller-three), E = Phi~ - Phi, and D = Phi~' - (supplied ratio). `pairgrad.potentials.miller` has the recurrence.
+(eqs. miller-potential, miller-three), E = Phi~ - Phi, and D = Phi~' - (supplied ratio). The realizations `"original"` and `"consistent"`
+of the library run the recurrence.
 
 **High concentration.** Write K = M + 1 and u_j = R~_j / x (eq. miller-u), so that u_{j-1} = 1 / (2 j + x^2 u_j) from u_M = 0. Each step turns a
 constant into a multiple of x^-2 and back (eqs. parity-ansatz-app, c-recurrence-app). The sums there have closed forms for every M:
@@ -35,19 +36,19 @@ from 1 / (2 j + 2) to a_j.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
 
-from pairgrad.ground.arithmetic import Arithmetic, BallArithmetic, MpmathArithmetic, Number, TorchArithmetic
-from pairgrad.ground.balls import flint
-from pairgrad.ground.checks import describe, exact_number, floating_tensor, integer_at_least
-from pairgrad.potentials.formulas import Formulas
-from pairgrad.potentials.miller import Miller
-from pairgrad.potentials.reference import Balls
-from pairgrad.potentials.registry import potential
+import pairgrad as pg
+from pairgrad.ground import BallArithmetic, MpmathArithmetic, TorchArithmetic, describe, flint, integer_at_least
+from pairgrad.potentials import Balls, Formulas
+
+Arithmetic = TorchArithmetic | MpmathArithmetic | BallArithmetic
+Number = Any  # a number of the arithmetic: a tensor, an mpf, an arb
 
 
 class ScoreErrorIntegrals(NamedTuple):
@@ -62,13 +63,13 @@ class ScoreErrorIntegrals(NamedTuple):
 class FiniteStart:
     """The recurrence for order `nu` started at `start` (2 nu unless given), with the source's log(x + epsilon).
 
-    Methods take an arithmetic (`pairgrad.ground.arithmetic`) and a point x > 0 in it: a tensor (taken to float64), what mpmath takes for a
+    Methods take an arithmetic of `pairgrad.ground` and a point x > 0 in it: a tensor (taken to float64), what mpmath takes for a
     number, or what python-flint takes for a ball. Coefficients of expansions are exact. In float64, errors that are differences of two finished
     numbers (`potential_error`, `error_slope`, `residual`, `score_error`) carry the rounding of those numbers; `product` and `ratio_error` are
     right in relative terms until they underflow.
 
     Examples:
-        >>> from pairgrad.ground.arithmetic import TorchArithmetic
+        >>> from pairgrad.ground import TorchArithmetic
         >>> case = FiniteStart(nu=63)
         >>> case.start, case.sign, case.ratio_coefficient, case.log_coefficient
         (126, 1, Fraction(1, 6080), Fraction(129, 2))
@@ -79,32 +80,34 @@ class FiniteStart:
     nu: int
     start: int | None = None
     epsilon: float = 0.0
-    formulas: Miller = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         nu = integer_at_least("nu", self.nu, 1, hint="the recurrence runs over integer orders, dim = 2 nu + 2")
-        start = 2 * nu if self.start is None else integer_at_least("start", self.start, nu + 1, hint=f"it must exceed nu = {nu}")
-        epsilon = float(exact_number("epsilon", self.epsilon))
-        for name, value in (("nu", nu), ("start", start), ("epsilon", epsilon), ("formulas", Miller(nu, start, epsilon, clip=1.0))):
+        options = pg.potential(nu=nu, realization="original", start=self.start, epsilon=self.epsilon).options  # checked there
+        for name, value in (("nu", nu), ("start", options["start"]), ("epsilon", options["epsilon"])):
             object.__setattr__(self, name, value)
+
+    def formulas(self, realization: str) -> Formulas:
+        """Those of `"original"`, whose slope is min(R~, 1), or of `"consistent"`, whose slope is Phi~'; the value of both is Phi~."""
+        return pg.potential(nu=self.nu, realization=realization, start=self.start, epsilon=self.epsilon).formulas()
 
     def value(self, ops: Arithmetic, x: Number) -> Number:
         """Phi~, with epsilon (eqs. miller-potential, miller-epsilon-potential)."""
-        return self.formulas.value(ops, _point(ops, "x", x))
+        return self.formulas("original").value(ops, _point(ops, "x", x))
 
     def derivative(self, ops: Arithmetic, x: Number) -> Number:
         """The derivative of `value`."""
-        return self.formulas.consistent_slope(ops, _point(ops, "x", x))
+        return self.formulas("consistent").slope(ops, _point(ops, "x", x))
 
     def ratio(self, ops: Arithmetic, x: Number, *, clipped: bool = False) -> Number:
         """R~, or min(R~, 1), which is what the source supplies as a derivative (eq. miller-three)."""
-        x = _point(ops, "x", x)
-        return self.formulas.slope(ops, x) if clipped else self.formulas.raw_ratio(ops, x)
+        *_, ratio = self._descend(x := _point(ops, "x", x), 0 * x)
+        return ops.minimum(ratio, 0 * ratio + 1) if clipped else ratio
 
     def exact_value(self, ops: Arithmetic, x: Number) -> Number:
         """Phi (eq. main-vmf-pair): by `"paired"` in torch, Bessel functions in mpmath, and `"reference"` in balls."""
         value = _exact(ops, self.nu).value(ops, _point(ops, "x", x))
-        return value + potential(nu=self.nu).offset if isinstance(ops, TorchArithmetic) else value
+        return value + pg.potential(nu=self.nu).offset if isinstance(ops, TorchArithmetic) else value
 
     def exact_ratio(self, ops: Arithmetic, x: Number) -> Number:
         """R, the derivative of `exact_value` (eq. potential-identity)."""
@@ -124,11 +127,8 @@ class FiniteStart:
         x = _point(ops, "x", x)
         exact = _exact(ops, self._start).slope(ops, x)
         product = self.sign * exact / x
-        for step in self.formulas.steps(ops, x):
-            exact = 1 / ((step.j + 1) * (2 / x) + exact)
-            product = product * (step.ratio * exact)
-            if step.j == self.nu:
-                break
+        for finite, true in zip(self._descend(x, 0 * x), self._descend(x, exact), strict=True):
+            product = product * (finite * true)
         return product
 
     def ratio_error(self, ops: Arithmetic, x: Number, *, clipped: bool = False) -> Number:
@@ -249,7 +249,7 @@ class FiniteStart:
                 middle = middle.mid()
             if not low < middle < high:
                 break
-            ratio = self.formulas.raw_ratio(ops, middle)
+            *_, ratio = self._descend(middle, 0 * middle)
             if ratio >= 1:
                 high = middle
             elif ratio < 1:
@@ -261,21 +261,20 @@ class FiniteStart:
     def score_error(self, ops: Arithmetic, concentration: Number, radius: Number) -> Number:
         """Error of the score Phi~(r) - Phi~(kappa): E(r) - E(kappa) (eqs. miller-score-endpoint, miller-score-epsilon)."""
         ends = _point(ops, "concentration", concentration), _point(ops, "radius", radius)
-        return self.formulas.difference(ops, *ends) - _exact(ops, self.nu).difference(ops, *ends)
+        return self.formulas("original").difference(ops, *ends) - _exact(ops, self.nu).difference(ops, *ends)
 
     def score_error_integrals(
         self, ops: MpmathArithmetic, concentration: Number, radius: Number, *, clipped: bool = True
     ) -> ScoreErrorIntegrals:
         """`score_error` as the integral of `ratio_error` plus that of `residual`, from the concentration to the radius.
 
-        Eqs. miller-score-clip-integral and miller-score-raw-integral (not clipped): the first part is seen by whoever compares the ratio with R,
+        Eqs. miller-score-clip-integral and miller-score-raw-integral (not clipped): the first part is seen by comparing the ratio with R,
         the second is what the supplied derivative does not explain. Tanh-sinh quadrature at the precision of the mpmath context, in two pieces
         where the clip sets in between the ends.
         """
         if not isinstance(ops, MpmathArithmetic):
             raise TypeError(
-                f"ops must be an MpmathArithmetic for quadrature, got {type(ops).__name__}: pip install 'pairgrad[reference]' and "
-                "pass pairgrad.ground.arithmetic.MpmathArithmetic()"
+                f"ops must be an MpmathArithmetic for quadrature, got {type(ops).__name__}: pass pairgrad.ground.MpmathArithmetic()"
             )
         start, end = _point(ops, "concentration", concentration), _point(ops, "radius", radius)
         points = [start, end]
@@ -296,7 +295,14 @@ class FiniteStart:
 
     @property
     def _start(self) -> int:
-        return self.formulas.start
+        return 2 * self.nu if self.start is None else self.start
+
+    def _descend(self, x: Number, ratio: Number) -> Iterator[Number]:
+        """The ratios of orders M - 1 to nu, from that of order M: 0 in the finite recurrence."""
+        twice = 2 / x
+        for j in range(self._start, self.nu, -1):
+            ratio = 1 / (j * twice + ratio)
+            yield ratio
 
     def _error_decay(self, ops: Arithmetic) -> Number:
         return _number(ops, self.nu * (Fraction(self.nu, 2) - Fraction(self.epsilon)))
@@ -324,7 +330,7 @@ class _Bessel:
 def _exact(ops: Arithmetic, nu: int) -> Formulas | _Bessel:
     """The exact potential and ratio of order nu in an arithmetic; in torch the potential is counted from its value at 0."""
     if isinstance(ops, TorchArithmetic):
-        return potential(nu=nu).formulas(torch.float64)
+        return pg.potential(nu=nu).formulas(torch.float64)
     if isinstance(ops, MpmathArithmetic):
         return _Bessel(nu)
     # Balls works at twice the bits it is asked for, and 64 more: half of the bits at hand gives all of them, and lets x be inexact.
@@ -334,7 +340,9 @@ def _exact(ops: Arithmetic, nu: int) -> Formulas | _Bessel:
 def _point(ops: Arithmetic, name: str, x: Any) -> Number:
     """`x` as a positive finite number of the arithmetic."""
     if isinstance(ops, TorchArithmetic):
-        number = floating_tensor(name, x).to(torch.float64)
+        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+            raise TypeError(f"{name} must be a floating-point torch tensor, got {describe(x)}: wrap it, e.g. torch.tensor(...).double()")
+        number = x.to(torch.float64)
         good = bool(((number > 0) & number.isfinite()).all())
     else:
         number = _scalar(ops, name, x)
