@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -28,9 +29,10 @@ class LibraryStep:
         return value.detach()
 
     def restore(self) -> None:
-        self._snapshot.restore()
-        for bank in self._banks:
-            bank.settle()  # its derived tensors were put back as well; else the next step would derive them anew, for all classes
+        with ExitStack() as open_banks:
+            for bank in self._banks:  # their derived tensors are put back as well; else the next step would derive them again, for all classes
+                open_banks.enter_context(bank.updating())
+            self._snapshot.restore()
         self.features.grad = None
 
 
@@ -45,7 +47,7 @@ def _module(workload: Workload, realization: str, *, compiled: bool) -> torch.nn
         class_counts=workload.class_counts,
         memory="cumulative" if workload.streaming else "two-epochs",
         realization=realization,
-        compile=compiled,
+        execution="compiled" if compiled else "eager",
     ).to(workload.device)
     for features, labels in workload.seen():
         for bank in _banks(loss):

@@ -1,16 +1,28 @@
-"""How many bytes the tensors of this process take."""
+"""The memory of tensors that a piece of code keeps."""
 
 import gc
 
 import torch
 
 
-def tensor_bytes():
-    """Of all tensors that are alive, those that share memory counted once. A recording holds nothing larger than its copies of tensors."""
+class TensorMemory:
+    """Bytes of the tensors that have come to life since this was made, those that share memory counted once.
+
+    It keeps the tensors that were alive before, so that none of them, left by another test, is freed meanwhile.
+    """
+
+    def __init__(self):
+        self._before = _alive()
+        self._bytes = _bytes(self._before)
+
+    def added(self):
+        return _bytes(_alive()) - self._bytes
+
+
+def _alive():
     gc.collect()
-    storages = {}
-    for thing in gc.get_objects():
-        if type(thing) is torch.Tensor and thing.layout == torch.strided:
-            storage = thing.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
-    return sum(storages.values())
+    return [thing for thing in gc.get_objects() if type(thing) is torch.Tensor and thing.layout == torch.strided]
+
+
+def _bytes(tensors):
+    return sum({storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}.values())

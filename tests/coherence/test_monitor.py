@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 import pairgrad as pg
 from pairgrad.coherence import CoherenceWarning, IncoherentBackward
-from tests.coherence.memory import tensor_bytes
+from tests.coherence.memory import TensorMemory
 from tests.coherence.training import same, train
 
 COLUMNS = [
@@ -308,11 +308,11 @@ def test_starting_and_stopping_twice_does_nothing():
 
 def test_memory_does_not_grow_with_the_run():
     monitor = pg.CoherenceMonitor(every=10**6, states=8, memory=2**13, reaction="ignore")
-    before = tensor_bytes()
+    memory = TensorMemory()
     with monitor:
         for _ in range(3):
             train(20, after=monitor.step)
-            assert 0 < tensor_bytes() - before <= 2**13
+            assert 0 < memory.added() <= 2**13
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 
 import pairgrad as pg
-from tests.coherence.memory import tensor_bytes
+from tests.coherence.memory import TensorMemory
 
 
 class Square(Function):
@@ -103,27 +103,28 @@ def test_entered_again_it_continues():
 
 
 def test_forwards_without_a_backward_are_released():
-    before = tensor_bytes()
+    memory = TensorMemory()
     with pg.record(states=10**6, memory=2**30, loss=False) as recording:
         for _ in range(3000):
             Square.apply(torch.ones(100, requires_grad=True), 0)
-        assert tensor_bytes() - before < 100 * 4 * 10  # less than ten of 3000
+        assert memory.added() < 100 * 4 * 10  # less than ten of 3000
     assert recording.visits() == []
 
 
 @pytest.mark.parametrize("steps", [1, 12])
 def test_memory_is_bounded(steps):
     """Twelve calls under way at once, of 4 KB each, with room for ten in all."""
+    memory = TensorMemory()
     with pg.record(states=100, memory=10 * 4096, loss=False) as recording:
         for _ in range(steps):
             outputs = [Square.apply(torch.ones(1024, requires_grad=True), k) for k in range(12)]
             torch.stack(outputs).sum().backward()
         del outputs
-        held = tensor_bytes()
+        held = memory.added()
         assert count(recording) == 12 * steps
         assert 1 <= len(recording.visits()) <= 10
         recording.clear()
-        assert 0 < held - tensor_bytes() <= 10 * 4096
+        assert 0 < held - memory.added() <= 10 * 4096
 
 
 def test_one_function_does_not_push_out_another():

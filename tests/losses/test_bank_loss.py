@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import pairgrad as pg
-from pairgrad.losses import BankLoss, fused
+from pairgrad.losses import BankLoss
 from tests.losses.bank_losses import BATCH, DIM, FEW, LABELS, LOSS, MANY, TAU, agree, counts, run, same_state, views_of, warm
 from tests.losses.sequence import sequence
 
@@ -46,26 +46,14 @@ def test_equals_the_sequence(views: int, classes: int, labels: str, normalize: b
         same_state(loss.bank, bank)
 
 
-@pytest.mark.parametrize(("classes", "tile"), [(MANY, 7), (MANY, 1), (FEW, 4), (MANY, 39)])
-def test_the_result_does_not_depend_on_the_tiles(classes: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch's classes in several tiles and some tiles without them, for one, two and three views."""
-    monkeypatch.setattr(fused, "SMALLEST_TILE", tile)
-    monkeypatch.setattr(fused, "_EAGER_TILE", 1)
-    for views in (1, 2, 3):
-        loss = warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), dtype=torch.float64))
-        bank = copy.deepcopy(loss.bank)
-        batch, labels = views_of(views), torch.tensor(LABELS["repeated"])
-        assert loss._plan(batch.requires_grad_()).tile == tile
-        agree(run(loss, batch, labels), sequence(bank, batch, labels, temperature=TAU, log_prior=loss.log_prior), LOSS[torch.float64])
-        same_state(loss.bank, bank)
-
-
-def test_tiles_grow_with_few_rows_and_shrink_with_many() -> None:
-    classes = 2 * fused._EAGER_TILE // 64
-    loss = BankLoss(classes, 2)
-    assert loss._plan(torch.zeros(2, 32, 2)).tile == fused._EAGER_TILE // 64
-    assert loss._plan(torch.zeros(2, fused._EAGER_TILE, 2)).tile == fused.SMALLEST_TILE
-    assert loss._plan(torch.zeros(1, 1, 2)).tile == classes
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_many_classes_are_visited_in_tiles(views: int) -> None:
+    """600 classes and 130 rows per view: the batch's classes are in every tile, and each view still sees the states of its turn."""
+    loss = warm(BankLoss(600, DIM, temperature=TAU, class_counts=counts(600), dtype=torch.float64))
+    bank = copy.deepcopy(loss.bank)
+    batch, labels = views_of(views, batch=130), torch.randint(600, (130,))
+    agree(run(loss, batch, labels), sequence(bank, batch, labels, temperature=TAU, log_prior=loss.log_prior), LOSS[torch.float64])
+    same_state(loss.bank, bank)
 
 
 @pytest.mark.parametrize("classes", [MANY, FEW])
@@ -105,7 +93,6 @@ def test_long_features_are_not_taken_for_short_ones(classes: int, batch: int) ->
     tolerance = 16 * 200 * torch.finfo(torch.float32).eps / 2
     torch.testing.assert_close(got[0].double(), want[0], rtol=tolerance, atol=tolerance)
     assert (got[1].double() - want[1]).norm() <= 4 * tolerance * want[1].norm()
-    assert single._plan(views.requires_grad_()).fixed is False
 
 
 @pytest.mark.parametrize("classes", [MANY, FEW])
@@ -118,7 +105,6 @@ def test_the_running_maximum_of_an_early_view_may_be_a_class_of_the_batch(classe
     bank = copy.deepcopy(loss.bank)
     views = 80 * directions.roll(-1, 0) + views_of(2)
     labels = torch.arange(4)
-    assert not loss._plan(views.requires_grad_()).fixed
     want = sequence(bank, views, labels, temperature=TAU, log_prior=loss.log_prior, normalize=False)
     assert bool((want[0] > 1).all())
     agree(run(loss, views.detach(), labels), want, 80 * LOSS[torch.float64])

@@ -126,7 +126,6 @@ def test_errors_change_nothing() -> None:
         ({"reduction": "avg"}, ValueError, "reduction must be one of"),
         ({"realization": "exact"}, ValueError, "realization must be one of"),
         ({"realization": pg.potential(10)}, ValueError, "realization must be a potential of dim=64"),
-        ({"compile": 3}, TypeError, "compile must be True, False or a mode of torch.compile, got 3"),
         ({"memory": "short"}, ValueError, "memory must be one of"),
         ({"class_counts": [0.0] * FEW}, ValueError, "class_counts must have a positive entry"),
     ],

@@ -42,13 +42,9 @@ def test_a_bank_may_be_updated_before_backward() -> None:
     other = pg.vmf_cross_entropy(features, hard(), bank, temperature)
     bank.update(features.detach(), hard())
     assert torch.equal(torch.autograd.grad(loss, features, retain_graph=True)[0], want)
-    with pytest.raises(
-        RuntimeError, match=r"the class state \(rows\) was changed between the forward and a backward that evaluates it again"
-    ):
+    with pytest.raises(RuntimeError, match=r"the class state was changed between the forward and a backward that evaluates it again"):
         torch.autograd.grad(loss, features, create_graph=True)
-    with pytest.raises(
-        RuntimeError, match=r"the class state \(rows\) was changed between the forward and a backward that evaluates it again"
-    ):
+    with pytest.raises(RuntimeError, match=r"the class state was changed between the forward and a backward that evaluates it again"):
         torch.autograd.grad(other, temperature)
 
 

@@ -143,7 +143,6 @@ def test_errors_come_before_the_bank_changes() -> None:
     ("options", "error", "message"),
     [
         ({"preset": "mine"}, ValueError, "preset must be one of 'cifar', 'imagenet', 'cifar-readme', got 'mine'"),
-        ({"reduction": "sum"}, ValueError, "reduction of PATTLoss must be 'mean', got 'sum'"),
         ({"class_counts": [1.0, 2.0]}, ValueError, "class_counts must have one number for each of the 20 classes, got 2"),
         ({"logit_temperature": 0.0}, ValueError, "temperature must be a finite number > 0"),
         ({"realization": "exact"}, ValueError, "realization must be one of"),

@@ -71,14 +71,15 @@ def test_no_samples_change_nothing() -> None:
 @pytest.mark.parametrize("decay", [None, 0.5])
 @pytest.mark.parametrize("memory", ["cumulative", "two-epochs"])
 def test_views_in_turn(memory: str, decay: float | None) -> None:
-    """absorb of V views is V updates, with the states in between; with decay 1/2 all of it is still exact."""
+    """Absorbing V views is V updates, with the states in between; with decay 1/2 all of it is still exact."""
     bank = pg.ClassBank(5, 3, memory=memory, decay=decay)
     twin = copy.deepcopy(bank)
     old, factor = PublicEstimator(bank), Fraction(decay or 1)
     new = PublicEstimator(bank, "next_") if memory == "two-epochs" else None
     for _ in range(4):
         views, labels = dyadic(3, 6, 3), torch.tensor([0, 3, 0, 1, 3, 0])
-        touched = bank.absorb(views, labels)
+        with bank.updating() as state:
+            touched = state.absorb(views, labels)
         assert touched.slots.tolist() == [0, 1, 0, 3, 1, 0]
         for v, view in enumerate(views):
             twin.update(view, labels)
@@ -86,7 +87,7 @@ def test_views_in_turn(memory: str, decay: float | None) -> None:
             if new is not None:
                 new.update(view, labels, factor)
             assert torch.equal(touched.rows[v], twin.sums[labels])
-            assert torch.equal(touched.rates[v], twin._rates[labels])
+            assert torch.equal(touched.rates[v], twin.classes().rates[labels])
             assert torch.equal(touched.concentration[v], twin.concentration[labels])
         old.agrees_with(bank)
         if new is not None:
@@ -305,10 +306,10 @@ def test_a_view_is_refused_even_if_the_next_would_make_up_for_it() -> None:
     bank = pg.ClassBank(2, 3, on_resultant_above_one="error")
     before = snapshot(bank)
     views = torch.stack([LONG, -LONG])
-    with pytest.raises(ValueError, match=r"class 1 would get the resultant length 1\.5"):
-        bank.absorb(views, torch.tensor([1]))
-    with pytest.raises(ValueError, match=r"class 1 would get the resultant length 1\.125"):
-        bank.absorb(torch.stack([LONG / 2, LONG]), torch.tensor([1]))
+    with pytest.raises(ValueError, match=r"class 1 would get the resultant length 1\.5"), bank.updating() as state:
+        state.absorb(views, torch.tensor([1]))
+    with pytest.raises(ValueError, match=r"class 1 would get the resultant length 1\.125"), bank.updating() as state:
+        state.absorb(torch.stack([LONG / 2, LONG]), torch.tensor([1]))
     untouched(bank, before)
 
 

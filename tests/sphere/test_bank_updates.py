@@ -165,7 +165,8 @@ def test_an_update_makes_nothing_of_the_size_of_the_bank(memory: str, options: d
     bank.update(features[0], labels)
     with Made() as made:
         bank.update(features[0], labels)
-        bank.absorb(features, labels)
+        with bank.updating() as state:
+            state.absorb(features, labels)
     assert len(made.tensors) > 20
     for tensor in made.tensors:
         assert not (classes in tensor.shape and tensor.data_ptr() not in own), tensor.shape

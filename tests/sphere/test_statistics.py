@@ -112,7 +112,7 @@ def test_a_compiled_step_keeps_the_compensation() -> None:
     """A compiler that may reorder additions would find that the low word is always zero; pg.compile lets it contract products and sums."""
     torch._dynamo.reset()
     steps, labels = 20, torch.tensor([0, 1, 2])
-    loss = BankLoss(3, 4, normalize=False, compile=True)
+    loss = BankLoss(3, 4, normalize=False, execution="compiled")
     truth = [[Fraction(0)] * 4 for _ in labels]
     for _ in range(steps):
         features = torch.rand(3, 4)

@@ -22,8 +22,10 @@ from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, floating_tensor
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.losses.cross_entropy import checked_per_class
+from pairgrad.losses.fused.views import lengths_of
+from pairgrad.losses.options import Options, check_temperature
 from pairgrad.losses.patt import PATTLoss
-from pairgrad.losses.scores import State, check_reach, check_temperature, checked_state, resolve, working_dtype
+from pairgrad.losses.scores import State, checked_state
 from pairgrad.potentials import Potential
 from pairgrad.potentials.expansion import Expansion
 from pairgrad.potentials.reference import Balls
@@ -279,8 +281,8 @@ def certify(
     tau = temperature
     if not 1e-30 <= tau <= 1e30:
         raise ValueError(f"temperature must be a positive finite number, for a certificate from 1e-30 to 1e30, got {tau!r}")
-    pot = resolve(realization, checked_state(states[0]).dim)
-    task = _Task(labels, tau, log_prior, pot, geometry_dtype, validate, groups, views[0].dtype, single=single)
+    options = Options.checked(checked_state(states[0]).dim, tau, realization, geometry_dtype=geometry_dtype, validate=validate)
+    task = _Task(labels, options, log_prior, groups, views[0].dtype, single=single)
     return task.certificate(views, states)
 
 
@@ -289,15 +291,20 @@ class _Task:
     """What is certified, but for the views and the states that these are scored with."""
 
     labels: torch.Tensor
-    temperature: float
+    options: Options
     log_prior: torch.Tensor | None
-    pot: Potential
-    geometry_dtype: torch.dtype | None
-    validate: bool | None
     groups: Mapping[str, torch.Tensor] | None
     given: torch.dtype  # of the features as the caller has them: where the gradients go to
     lengths: torch.Tensor | None = None  # (V, B), of the features, if they were normalised
     single: bool = False  # one view, without a dimension for it
+
+    @property
+    def pot(self) -> Potential:
+        return self.options.potential
+
+    @property
+    def temperature(self) -> float:
+        return float(self.options.temperature)
 
     def certificate(self, views: Sequence[torch.Tensor], states: Sequence[State]) -> LearningCertificate:
         prepared = [self._prepared(view, state) for view, state in zip(views, states, strict=True)]
@@ -317,14 +324,14 @@ class _Task:
         if checked_state(state).dim != self.pot.dim:
             raise ValueError(f"state must have the same dimension for all views, got {self.pot.dim} and {state.dim}")
         classes = Classes(*(tensor.detach() for tensor in state.classes()))
-        view = checked_features(view, state.dim, classes.rows, validate=self.validate).detach()
+        view = checked_features(view, state.dim, classes.rows, validate=self.options.validate).detach()
         if view.dim() != 2:
             raise ValueError(f"features must have shape (batch, dim={state.dim}), got {describe(view)}; several views are passed as a list")
         if not len(view):
             raise ValueError("features must have at least one row: nothing can be said of an empty batch")
-        labels = checked_labels(self.labels, len(view), state.num_classes, classes.rows, validate=self.validate)
-        dtype = working_dtype(view, classes, self.geometry_dtype)
-        check_reach(view, classes, self.temperature, dtype, self.validate)
+        labels = checked_labels(self.labels, len(view), state.num_classes, classes.rows, validate=self.options.validate)
+        dtype = self.options.dtype(view, classes)
+        self.options.check_reach(view, classes, dtype)
         prior = checked_per_class("log_prior", self.log_prior, state.num_classes, classes.rows, dtype)
         prior, prior_error = None if prior is None else prior.detach(), None
         if prior is not None and self.log_prior is not None:
@@ -334,7 +341,7 @@ class _Task:
         relative = self.pot.ratio_certificate(self.pot.compute_dtype(dtype)).relative_bound
         # R / x <= 1 / (2 nu + 2)
         largest_gain = float("inf") if relative is None else (1 + relative) / float(2 * self.pot.nu + 2) * (1 + 2.0**-8)
-        return StateRounding(self.pot, view.to(dtype), labels, classes.to(dtype), self.temperature, prior, prior_error, largest_gain)
+        return StateRounding(self.options, view.to(dtype), labels, classes.to(dtype), prior, prior_error, largest_gain)
 
     def _assembled(self, rows: Rows, ratio: Certificate, delivery: _Delivery, title: str) -> LearningCertificate:
         """From what was found for every view and sample, (V, B)."""
@@ -450,29 +457,30 @@ def certify_step(
     loss = loss.augmentation if isinstance(loss, PATTLoss) else loss
     if not isinstance(loss, BankLoss):
         raise TypeError(f"loss must be a loss with a bank, such as pairgrad.ProCoLoss or pairgrad.PATTLoss, got {describe(loss)}")
-    if loss.geometry != "factorised":
-        raise ValueError(f"loss must have geometry='factorised': the rounding of {loss.geometry!r} has not been analysed")
-    if loss.geometry_dtype not in (None, loss.bank.sums.dtype):
+    if loss.options.geometry != "factorised":
+        raise ValueError(f"loss must have geometry='factorised': the rounding of {loss.options.geometry!r} has not been analysed")
+    if loss.options.geometry_dtype not in (None, loss.bank.sums.dtype):
         raise ValueError(
-            f"loss must compute in the dtype of its bank, {loss.bank.sums.dtype}, got geometry_dtype={loss.geometry_dtype}: the rounding of its plain "
+            f"loss must compute in the dtype of its bank, {loss.bank.sums.dtype}, got geometry_dtype={loss.options.geometry_dtype}: the rounding of its plain "
             "scores has not been analysed; give the bank that dtype"
         )
-    if loss.scalar_dtype not in (None, loss.bank.sums.dtype):
+    if loss.options.scalar_dtype not in (None, loss.bank.sums.dtype):
         raise ValueError(
-            f"loss must compute its potential in the dtype of its bank, {loss.bank.sums.dtype}, got scalar_dtype={loss.scalar_dtype}: the rounding of "
+            f"loss must compute its potential in the dtype of its bank, {loss.bank.sums.dtype}, got scalar_dtype={loss.options.scalar_dtype}: the rounding of "
             "mixed scores has not been analysed"
         )
-    raw = loss.stacked_views(features).detach()
-    bank, states, seen = copy.deepcopy(loss.bank), [], loss.scaled(raw)
+    step = loss.step(features, labels)
+    raw = step.views.detach()
+    bank, states, seen = copy.deepcopy(loss.bank), [], step.unit(raw)
     for view in seen:
-        if loss.training and loss.score == "after-update":
+        if step.order == "after-update":
             bank.update(view, labels)
         states.append(copy.deepcopy(bank))
-        if loss.training and loss.score == "before-update":
+        if step.order == "before-update":
             bank.update(view, labels)
-    lengths = loss.lengths(raw).squeeze(-1) if loss.normalize else None
+    lengths = lengths_of(raw).squeeze(-1) if loss.normalize else None
     given = features.dtype if isinstance(features, torch.Tensor) else features[0].dtype
-    task = _Task(labels, loss.temperature, loss.log_prior, loss.potential, None, loss.bank.validate, groups, given, lengths)
+    task = _Task(step.labels, loss.options, loss.log_prior, groups, given, lengths)
     return task.certificate(list(seen), states)
 
 

@@ -27,7 +27,8 @@ import torch
 
 from pairgrad.ground.checks import describe
 from pairgrad.ground.files import write_atomically
-from pairgrad.losses.scores import State, check_temperature
+from pairgrad.losses.options import check_temperature
+from pairgrad.losses.scores import State
 from pairgrad.sphere import ClassBank, ClassState
 
 _RULE = {"concentration": "estimator", "cap": "cap", "small_samples": "small_samples"}  # stored name: option of ClassBank and of its rule

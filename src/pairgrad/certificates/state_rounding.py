@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from pairgrad.certificates.running import FUNCTION, Running, RunningArithmetic
-from pairgrad.losses.fused import MARGIN, SMALLEST_TILE
+from pairgrad.losses.fused.plan import MARGIN, SMALLEST_TILE
+from pairgrad.losses.options import Options
 from pairgrad.losses.scores import plain_scores
 from pairgrad.potentials import Potential, kernels, potential
 from pairgrad.potentials.expansion import Expansion
@@ -61,6 +62,7 @@ class StateRounding:
     """A batch against a fixed class state, everything in the working dtype and taken for exact; radii by eq. stable-delta.
 
     Args:
+        options: how the scores are computed.
         features: (B, p).
         classes: (K, p), with the rates as the scores read them.
         log_prior: (K,) or None.
@@ -68,14 +70,23 @@ class StateRounding:
         largest_gain: a bound of slope(x) / x over all x >= 0.
     """
 
-    pot: Potential
+    options: Options
     features: torch.Tensor
     labels: torch.Tensor
     classes: Classes
-    temperature: float
     log_prior: torch.Tensor | None
     prior_error: torch.Tensor | None
     largest_gain: float
+
+    @property
+    def pot(self) -> Potential:
+        """The realization."""
+        return self.options.potential
+
+    @property
+    def temperature(self) -> float:
+        """tau."""
+        return float(self.options.temperature)
 
     @property
     def ops(self) -> RunningArithmetic:
@@ -191,9 +202,7 @@ class StateRounding:
             for name, part in zip(label, parts, strict=True):
                 at_label = part.expand(tile.logit.shape).gather(1, place[:, None])[:, 0]
                 label[name] = torch.where(here, at_label, label[name])
-            computed = plain_scores(
-                self.features, self.classes.tile(tile.first, last), self.temperature, self.pot, "factorised", self.features.dtype
-            )
+            computed = plain_scores(self.features, self.classes.tile(tile.first, last), self.options, self.features.dtype)
             if self.log_prior is not None:
                 computed = computed + self.log_prior[tile.first : last]
             highest = computed.argmax(1)

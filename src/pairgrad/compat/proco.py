@@ -172,17 +172,16 @@ def load_checkpoint(criterion: ProCoLoss, path: str | os.PathLike[str], *, key: 
             f"the checkpoint has (num_classes, dim) = {shape}, the criterion {(bank.num_classes, bank.dim)}: make it with "
             f"ProCoLoss(contrast_dim={shape[1]}, num_classes={shape[0]})"
         )
+    state = bank.state_dict()
     for prefix, estimator in (("", found.old), ("next_", found.new)) if bank.memory == "two-epochs" else (("", found.old),):
-        _write(bank, prefix, estimator)
-    bank.refresh()
+        state.update(_statistics(prefix, estimator, bank.sums.dtype))
+    bank.load_state_dict(state)
     return criterion
 
 
-def _write(bank: ClassBank, prefix: str, estimator: EstimatorState) -> None:
+def _statistics(prefix: str, estimator: EstimatorState, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """Sums = mean * count, in two words; the row of a class without samples is its initial direction."""
     counts = estimator.count.double()
     sums = estimator.mean.double() * torch.where(counts > 0, counts, 1.0)[:, None]
-    high = sums.to(bank.sums.dtype)
-    getattr(bank, prefix + "sums").copy_(high)
-    getattr(bank, prefix + "compensation").copy_(sums - high.double())
-    getattr(bank, prefix + "counts").copy_(counts)
+    high = sums.to(dtype)
+    return {f"{prefix}sums": high, f"{prefix}compensation": (sums - high.double()).to(dtype), f"{prefix}counts": counts}

@@ -29,7 +29,7 @@ from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.meeting import UPDATE, Meeting, words_of
 from pairgrad.distributed.watch import RankError
 from pairgrad.ground.checks import describe, one_of
-from pairgrad.sphere.bank import ClassBank, Touched
+from pairgrad.sphere.bank import ClassBank, Updating
 from pairgrad.sphere.inputs import checked_batch
 from pairgrad.sphere.statistics import Batch, Statistics, gathered
 
@@ -52,30 +52,30 @@ class DistributedClassBank(ClassBank):
 
     Args:
         layout: who has what.
-        dim: feature dimension p.
+        bank: of all classes, whose options it takes, and the rows of the classes held here; one on the device `"meta"` has no rows, and they are made.
         exchange: `"gather"`, `"reduce"` or `"auto"`, the cheaper of the two (see above).
         static: batch sizes never change: they are compared at the first update and not asked for again, so that nothing waits for the device. Every sample is
             then a row of the exchange.
         seed: of the initial directions of unseen classes, equal on all ranks; None: agreed on. A class has the same direction in every layout.
         facts: further settings that the ranks compare before anything is drawn.
-        **options: of `ClassBank`.
+        device: of the buffers.
     """
 
     def __init__(
         self,
         layout: Layout,
-        dim: int,
+        bank: ClassBank,
         *,
         exchange: str = "auto",
         static: bool = False,
         seed: int | None = None,
         facts: dict[str, Any] | None = None,
-        **options: Any,
+        device: Any = None,
     ) -> None:
-        if "generator" in options:
-            raise TypeError("generator cannot be given to a bank of several ranks, which must draw alike: give seed, or nothing")
+        made = bank.sums.device.type == "meta"  # else the rows exist
+        device = torch.device("cpu" if made else bank.sums.device) if device is None else torch.device(device)
         for group in (layout.classes, layout.data):
-            group.check_device(torch.zeros(0, device=options.get("device")).device)
+            group.check_device(device)
         self.layout = layout  # before the buffers are made: drawing them asks for it
         self._held_back: list[tuple[torch.Tensor, ...]] | None = None
         self._kept: list[tuple[torch.Tensor, ...]] = []
@@ -83,12 +83,39 @@ class DistributedClassBank(ClassBank):
         self._generator: torch.Generator | None = None
         self.exchange = one_of("exchange", exchange, EXCHANGES)
         self._to_compare: dict[str, Any] | None = {"static": bool(static), "seed": seed, **(facts or {})}
-        super().__init__(layout.rows, dim, **options)
+        super().__init__(
+            layout.rows,
+            bank.dim,
+            estimator=bank.rule.estimator,
+            cap=bank.rule.cap,
+            on_resultant_above_one=bank.on_resultant_above_one,
+            unseen=bank.unseen if made else "uniform",  # nothing is drawn that would be overwritten
+            small_samples=bank.rule.small_samples,
+            decay=bank.decay,
+            memory=bank.memory,
+            validate=bank.validate,
+            device=device,
+            dtype=bank.sums.dtype,
+        )
+        self.unseen = bank.unseen
+        self.train(bank.training)
         self.meeting = Meeting(layout, self.dim, self.sums.dtype, static=static)
         if layout.classes.size > 1:
             self._mesh = mesh_of(layout, self.sums.device.type)
             self.register_state_dict_post_hook(DistributedClassBank._saved)
             self.register_load_state_dict_pre_hook(DistributedClassBank._before_loading)
+        if not made:
+            self._take(bank)
+
+    @torch.no_grad()
+    def _take(self, bank: ClassBank) -> None:
+        """The rows of a bank of all classes that belong here; of the first rank, where several hold them."""
+        for name in self._rows():
+            own = getattr(self, name)
+            own.copy_(getattr(bank, name)[self.layout.first : self.layout.last])
+            self.layout.data.of_first("bank", own)
+        self._versions = None
+        self._refresh()
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -121,22 +148,15 @@ class DistributedClassBank(ClassBank):
             features, labels = checked_batch(features, labels, self.layout.num_classes, self.dim, self.sums, validate=self.validate)
             if features.dim() != 2:
                 raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}")
-        self.refresh()
-        samples = self.meeting.together(features.detach().to(self.sums.dtype)[None], labels, gradient=False, asked=UPDATE)
-        self.absorb(samples.views, samples.labels)
-        self.settle()
-
-    def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
-        """`ClassBank.absorb` of the samples of a class group (see `Meeting.together`), and, through the exchange, of all others."""
-        if self.layout.ranks == 1:
-            return super().absorb(views, labels)
         if self._held_back is not None and self.layout.data.size > 1:
             raise RuntimeError(
                 "the bank holds back its updates inside no_sync(): update it outside, or score with a loss that was distributed"
             )
-        found = self.exchanged(views, labels)
-        assert found.batch is not None
-        return self.absorb_batch(found.batch)._replace(samples=found.entries)
+        with self.updating() as state:
+            samples = self.meeting.together(features.detach().to(self.sums.dtype)[None], labels, gradient=False, asked=UPDATE)
+            found = self.exchanged(samples.views, samples.labels)
+            assert found.batch is not None
+            state.absorb_batch(found.batch)
 
     @torch.no_grad()
     def exchanged(self, views: torch.Tensor, labels: torch.Tensor, number: int | None = None) -> Exchanged:
@@ -192,13 +212,13 @@ class DistributedClassBank(ClassBank):
     def check_undisturbed(self) -> None:
         """A ValueError if something else wrote to the rows since the last step, where ranks hold different ones.
 
-        Loading a checkpoint and `.to` are known; code that writes by hand calls `refresh` afterwards.
+        Loading a checkpoint and `.to` are known.
         """
         if self.layout.classes.size > 1 and self._versions is not None and self._versions != self._buffer_versions():
             raise ValueError(
-                "something wrote to the class bank between two steps. DistributedDataParallel around a module that contains a loss whose classes are shared "
-                "out does: it copies the buffers of rank 0 over those of the others. Wrap the network alone, or give it broadcast_buffers=False; after writing "
-                "by hand, call bank.refresh()"
+                "something wrote to the class bank between two steps. DistributedDataParallel around a module that contains a loss whose classes are sharded "
+                "does: it copies the buffers of rank 0 over those of the others. Wrap the network alone, or give it broadcast_buffers=False; to write rows "
+                "on purpose, use load_state_dict"
             )
 
     @torch.no_grad()
@@ -228,7 +248,7 @@ class DistributedClassBank(ClassBank):
         self._kept.clear()  # not before: where a rank refuses its batch, all of them keep what they held back
         assert found.batch is not None
         try:
-            self.absorb_batch(found.batch)
+            Updating(self).absorb_batch(found.batch)
         except ValueError as error:
             raise ValueError(f"{error}. These samples were held back by no_sync(), and are dropped") from error
 

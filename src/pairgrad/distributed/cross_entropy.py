@@ -6,20 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.autograd import Function
 
 from pairgrad.distributed.bank import DistributedClassBank
 from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.meeting import Meeting, Samples, number_of
 from pairgrad.distributed.scoring import Shard, combined, label_of_shard, no_second_derivative, own_gradient
-from pairgrad.ground.checks import describe, integer_at_least
-from pairgrad.losses import fused
-from pairgrad.losses.cross_entropy import Job, Targets, checked_options, checked_per_class, is_transformed, longest, spread, weighted
+from pairgrad.ground.checks import describe
+from pairgrad.ground.precision import full_precision
+from pairgrad.losses.cross_entropy import Problem, Recomputed
+from pairgrad.losses.fused.autograd import attached, is_transformed
+from pairgrad.losses.fused.plan import Plan
+from pairgrad.losses.fused.targets import Targets, weighted
+from pairgrad.losses.fused.tiles import Result, finish, own_square, start
+from pairgrad.losses.fused.views import sums_over_classes
+from pairgrad.losses.options import Options
 from pairgrad.losses.reduction import check_reduction, reduce
-from pairgrad.losses.scores import check_reach, check_temperature, full_precision, resolve, working_dtype
-from pairgrad.losses.views import sums_over_classes
 from pairgrad.potentials import Potential
-from pairgrad.sphere.inputs import checked_features, checked_labels
 from pairgrad.sphere.state import Classes, ClassState
 
 
@@ -100,68 +102,74 @@ def vmf_cross_entropy(
     with meeting.refusing(device):
         if isinstance(temperature, torch.Tensor):
             raise TypeError("temperature must be a number where several ranks hold the classes")
-        temperature = float(check_temperature(temperature))
-        ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
-        tile = None if tile is None else integer_at_least("tile", tile, 1)
-        pot = resolve(realization, state.dim)
-        features = checked_features(features, state.dim, classes.rows, validate=validate, single=True)
-        if is_transformed(features):
+        options = Options.checked(
+            state.dim, temperature, realization, geometry_dtype=geometry_dtype, max_norm=max_norm, tile=tile, validate=validate
+        )
+        problem = Problem.checked(
+            options,
+            features,
+            labels,
+            classes,
+            layout.num_classes,
+            log_prior,
+            weight,
+            ignore_index,
+            label_smoothing,
+            probabilities=False,
+        )
+        if is_transformed(problem.features):
             raise RuntimeError(
                 "torch.func and forward-mode differentiation are not available where several ranks hold the classes: use backward, or "
                 "pairgrad.vmf_cross_entropy in one process"
             )
-        labels = checked_labels(labels, len(features), layout.num_classes, classes.rows, validate=validate, ignore_index=ignore_index)
-        dtype = working_dtype(features, classes, geometry_dtype)
-        log_prior = checked_per_class("log_prior", log_prior, layout.num_classes, classes.rows, dtype)
-        weight = checked_per_class("weight", weight, layout.num_classes, classes.rows, dtype)
-        check_reach(features, classes, temperature, dtype, validate)
-        longest(features, max_norm, validate)
+        options.longest(problem.features, validate)
         if log_prior is not None and log_prior.requires_grad:
             raise ValueError("log_prior must not require a gradient where several ranks hold the classes: detach it")
-    learned = any(tensor.requires_grad for tensor in (classes.rows, classes.concentration)) and torch.is_grad_enabled()
-    needed = torch.is_grad_enabled() and features.requires_grad
     with full_precision(device.type):
-        options = (temperature, pot.realization, label_smoothing, ignore_index, log_prior is None, weight is None, max_norm, learned)
-        asked = number_of("cross-entropy", *options)
-        samples = meeting.together(features.detach().to(dtype)[None], labels, gradient=needed, asked=asked)
-        meeting.total(1, len(samples.labels), device)  # replicas hear of it if one refused its batch
-        targets = Targets.of(samples.labels, weight, ignore_index, label_smoothing, layout.num_classes, dtype)
-        plan = fused.plan(
-            pot,
-            temperature,
-            dtype,
-            rows=len(samples.labels),
-            num_classes=layout.rows,
-            longest=longest(samples.views[0], max_norm, False),  # every rank has looked at its own
-            spread=spread(log_prior),
-            gradient=samples.gradient,
-            tile=tile,
-        )
-        known = Classes(*(tensor.detach() for tensor in classes)).to(dtype)
-        highest = classes.rows.new_zeros((), dtype=dtype) if log_prior is None else log_prior.amax()
-        shard = Shard(known, None if log_prior is None else log_prior[layout.first : layout.last], highest)
-        own = slice(samples.first, samples.first + len(labels))
-        with torch.no_grad():
-            local = _local(targets, layout)
-            result = _pass(plan, layout, samples, shard, local)
-            gradient = None if result.gradient is None else own_gradient(layout, samples, result.gradient)[0]
-            total = layout.data.total("weights", targets.share.sum().reshape(1).clone())[0]  # what the mean over all samples divides by
-        copies = layout.classes.size if layout.inputs == "replicated" else 1
-        if needed or learned:
-            # rows of classes are averaged over the replicas that hold them, not over the ranks that share the classes out
-            owners = 1.0
-            if reduction == "mean":
-                owners = (layout.classes.size / copies) if averaged else 1 / copies
-            again = None
-            if learned:
-                job, normaliser = Job(pot, local, dtype, True), result.normaliser[0]
-                again = _StateGradients(job, plan, samples, classes, temperature, shard.log_prior, normaliser, layout, owners)
-            rows = _Rows.apply(result.loss[0, own], gradient, again, features, classes.rows, classes.concentration)
-        else:
-            rows = result.loss[0, own]
-        if reduction != "mean":
-            return reduce(rows, reduction)
-        return rows.sum() * ((layout.ranks if averaged else 1) / copies / torch.where(total == 0, 1.0, total))
+        return _cross_entropy(problem, layout, meeting, reduction, averaged)
+
+
+def _cross_entropy(problem: Problem, layout: Layout, meeting: Meeting, reduction: str, averaged: bool) -> torch.Tensor:
+    options, features, classes, dtype, log_prior = problem.options, problem.features, problem.classes, problem.dtype, problem.log_prior
+    learned = any(tensor.requires_grad for tensor in (classes.rows, classes.concentration)) and torch.is_grad_enabled()
+    asked = number_of(
+        "cross-entropy",
+        options.temperature,
+        options.potential.realization,
+        problem.label_smoothing,
+        problem.ignore_index,
+        log_prior is None,
+        problem.weight is None,
+        options.max_norm,
+        learned,
+    )
+    needed = features.requires_grad and torch.is_grad_enabled()
+    samples = meeting.together(features.detach().to(dtype)[None], problem.labels, gradient=needed, asked=asked)
+    meeting.total(1, len(samples.labels), features.device)  # replicas learn of it if one refused its batch
+    targets = problem.targets(samples.labels)
+    plan = problem.plan(samples.views[0], layout.rows, gradient=samples.gradient, validate=False)  # every rank has looked at its own
+    known = Classes(*(tensor.detach() for tensor in classes)).to(dtype)
+    highest = classes.rows.new_zeros((), dtype=dtype) if log_prior is None else log_prior.amax()
+    shard = Shard(known, None if log_prior is None else log_prior[layout.first : layout.last], highest)
+    own = slice(samples.first, samples.first + len(problem.labels))
+    with torch.no_grad():
+        local = _local(targets, layout)
+        result = _pass(plan, layout, samples, shard, local)
+        gradient = None if result.gradient is None else own_gradient(layout, samples, result.gradient)[0]
+        total = layout.data.total("weights", targets.share.sum().reshape(1).clone())[0]  # what the mean over all samples divides by
+    copies = layout.classes.size if layout.inputs == "replicated" else 1
+    # rows of classes are averaged over the replicas that hold them, not over the ranks that share the classes
+    owners = 1.0
+    if reduction == "mean":
+        owners = (layout.classes.size / copies) if averaged else 1 / copies
+    recomputed = Recomputed(options, local, dtype, plan, classes, result.normaliser[0], False)
+    gradients = _StateGradients(recomputed, samples, shard.log_prior, layout, owners)
+    state = (classes.rows, classes.concentration) if learned else ()
+    gradient = gradient if needed else None
+    rows = attached(result.loss[0, own], gradient, features, *state, again=no_second_derivative, state_gradients=gradients)
+    if reduction != "mean":
+        return reduce(rows, reduction)
+    return rows.sum() * ((layout.ranks if averaged else 1) / copies / torch.where(total == 0, 1.0, total))
 
 
 def _local(targets: Targets, layout: Layout) -> Targets:
@@ -173,20 +181,20 @@ def _local(targets: Targets, layout: Layout) -> Targets:
     return replace(targets, labels=targets.labels - layout.first, soft=held, soft_total=targets.soft.sum(1, keepdim=True))
 
 
-def _pass(plan: fused.Plan, layout: Layout, samples: Samples, shard: Shard, targets: Targets) -> fused.Result:
+def _pass(plan: Plan, layout: Layout, samples: Samples, shard: Shard, targets: Targets) -> Result:
     """One pass over the classes held here, and the sums of all ranks: loss (1, B), and this rank's part of the gradient."""
     views, places = samples.views, targets.labels
     assert places is not None
     assert targets.hard is not None
-    own = fused.own_square(views, plan.temperature)
+    own = own_square(views, plan.temperature)
     label = label_of_shard(plan, views, own, places, shard)
     if targets.soft is None:
         sums = sums_over_classes(plan, views, own, None, places, shard.classes, shard.log_prior, shard.highest_prior)
-        sums, label, _ = combined(layout.classes, plan, sums, label)
-        return weighted(fused.finish(plan, sums, views, label), targets.hard)
-    sums = fused.start(plan, views, own, None, shard.highest_prior)
+        sums, label, _ = combined(layout.classes, sums, label, fixed=plan.fixed)
+        return weighted(finish(plan, sums, views, label), targets.hard)
+    sums = start(plan, views, own, None, shard.highest_prior)
     sums, linear = targets.visit(plan, sums, views, own, shard.classes, shard.log_prior)
-    sums, label, linear = combined(layout.classes, plan, sums, label, linear)
+    sums, label, linear = combined(layout.classes, sums, label, linear, fixed=plan.fixed)
     assert linear is not None
     return targets.finish(plan, sums, linear, views, label)
 
@@ -195,25 +203,16 @@ def _pass(plan: fused.Plan, layout: Layout, samples: Samples, shard: Shard, targ
 class _StateGradients:
     """Gradients in the rows and concentrations held here, from those of the losses of all samples that were scored."""
 
-    job: Job
-    plan: fused.Plan
+    recomputed: Recomputed
     samples: Samples
-    classes: Classes
-    temperature: float
     log_prior: torch.Tensor | None
-    normaliser: torch.Tensor
     layout: Layout
     owners: float
 
-    def __call__(self, grad: torch.Tensor) -> dict[str, torch.Tensor]:
-        saved: dict[str, Any] = {
-            "features": self.samples.views[0],
-            "rows": self.classes.rows,
-            "concentration": self.classes.concentration,
-            "temperature": self.temperature,
-            "log_prior": self.log_prior,
-        }
-        return self.job.state_gradients(self.plan, self._of_all(grad) / self.owners, saved, self.classes, self.normaliser)
+    def __call__(self, grad: torch.Tensor, features: torch.Tensor, *state: Any) -> list[torch.Tensor | None]:
+        temperature = self.recomputed.options.temperature
+        views = self.samples.views[0]
+        return self.recomputed.state_gradients(self._of_all(grad) / self.owners, views, *state, temperature, self.log_prior)[:2]
 
     def _of_all(self, grad: torch.Tensor) -> torch.Tensor:
         """Of the samples of the whole class group."""
@@ -224,23 +223,3 @@ class _StateGradients:
         padded[: len(grad)] = grad
         found = group.gather("derivatives", padded).view(group.size, -1)
         return torch.cat([found[rank, :size] for rank, size in enumerate(sizes)])
-
-
-class _Rows(Function):
-    """Losses of this rank's samples, with the gradients that go with them."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, loss: torch.Tensor, gradient: torch.Tensor | None, state: _StateGradients | None, features: torch.Tensor, *_: torch.Tensor
-    ) -> torch.Tensor:
-        """Of this rank's features, and of the rows and concentrations that `state` finds the gradients of."""
-        ctx.gradient, ctx.state, ctx.dtype = gradient, state, features.dtype
-        return loss.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        if torch.is_grad_enabled():
-            no_second_derivative()
-        found = ctx.state(grad) if ctx.state is not None else {}
-        features = (grad[:, None] * ctx.gradient).to(ctx.dtype) if ctx.needs_input_grad[3] else None
-        return None, None, None, features, found.get("rows"), found.get("concentration")

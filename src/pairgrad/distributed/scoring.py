@@ -15,15 +15,16 @@ to the largest.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
 from pairgrad.distributed.communicator import Communicator
 from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.meeting import Samples
-from pairgrad.losses.fused import Label, LinearSums, Plan, Result, Sums, finish, label_terms, own_square, start, visit
-from pairgrad.losses.views import every_state, label_bias, occurring, sums_over_classes
+from pairgrad.losses.fused.plan import Plan
+from pairgrad.losses.fused.tiles import Label, LinearSums, Result, Sums, finish, label_terms, own_square, start, visit
+from pairgrad.losses.fused.views import every_state, label_bias, occurring, sums_over_classes
 from pairgrad.sphere.bank import Touched
 from pairgrad.sphere.state import Classes
 
@@ -55,7 +56,7 @@ def cross_entropy_of_shard(
             shard = shard._replace(classes=every_state(shard.classes, shard.touched), touched=None)
         label = label_of_shard(plan, views, own, places, shard)
         sums = sums_over_classes(plan, views, own, None, places, shard.classes, shard.log_prior, shard.highest_prior, shard.touched)
-    sums, label, _ = combined(group, plan, sums, label)
+    sums, label, _ = combined(group, sums, label, fixed=plan.fixed)
     return finish(plan, sums, views, label)
 
 
@@ -75,14 +76,18 @@ def label_of_shard(plan: Plan, views: torch.Tensor, own: torch.Tensor, places: t
 
 
 def combined(
-    group: Communicator, plan: Plan, sums: Sums, label: Label, linear: LinearSums | None = None
+    group: Communicator, sums: Sums, label: Label, linear: LinearSums | None = None, *, fixed: bool
 ) -> tuple[Sums, Label, LinearSums | None]:
-    """Totals, label logits and linear scores of all ranks, in one collective; what belongs to the gradient stays this rank's part."""
+    """Totals, label logits and linear scores of all ranks, in one collective; what belongs to the gradient stays this rank's part.
+
+    Args:
+        fixed: whether all ranks have the same `top`.
+    """
     if group.size == 1:
         return sums, label, linear
     mine = [sums.total, label.logit] if linear is None else [sums.total, label.logit, linear.score, linear.weight.expand_as(sums.total)]
     top = sums.top.squeeze(-1)
-    if plan.fixed:  # all ranks have the same
+    if fixed:
         total, logit, *rest = group.total("normaliser", torch.stack(mine))
         scale = None
     else:
@@ -154,9 +159,9 @@ def drawn_classes(size: int, number: int, device: torch.device) -> torch.Tensor:
     return ((torch.arange(number, device=device) + within) * (size / number)).long().clamp_max(size - 1)
 
 
-def no_second_derivative(*_: torch.Tensor) -> NoReturn:
-    """The second backward where there is none: an error that says why."""
+def no_second_derivative(*_: Any) -> NoReturn:
+    """The losses again, where they cannot be: an error that says why."""
     raise RuntimeError(
-        "a second derivative (create_graph=True) is not available where several ranks share the classes out, or classes are sampled: "
+        "a second derivative (create_graph=True) is not available where ranks hold different classes, or classes are sampled: "
         "it needs the scores of all classes on one rank, as data parallelism has them"
     )

@@ -8,8 +8,10 @@ from pairgrad.distributed.bank import DistributedClassBank
 from pairgrad.distributed.cross_entropy import ShardedClassState
 from pairgrad.distributed.meeting import number_of
 from pairgrad.ground.checks import integer_at_least
+from pairgrad.ground.precision import full_precision
 from pairgrad.losses.cross_entropy import checked_per_class
-from pairgrad.losses.scores import check_temperature, full_precision, plain_scores, resolve, working_dtype
+from pairgrad.losses.options import Options
+from pairgrad.losses.scores import plain_scores
 from pairgrad.potentials import Potential
 from pairgrad.sphere.inputs import checked_features
 
@@ -41,13 +43,15 @@ def top_classes(
         if k > layout.num_classes:
             raise ValueError(f"k must be at most the number of classes, {layout.num_classes}, got {k}")
         features = checked_features(features, state.dim, classes.rows, single=True)
-        temperature = float(check_temperature(temperature))
-        pot = resolve(realization, state.dim)
-        dtype = working_dtype(features, classes, None)
+        options = Options.checked(state.dim, temperature, realization)
+        dtype = options.dtype(features, classes)
         log_prior = checked_per_class("log_prior", log_prior, layout.num_classes, classes.rows, dtype)
     nobody = torch.zeros(len(features), dtype=torch.int64, device=features.device)
     samples = meeting.together(
-        features.to(dtype)[None], nobody, gradient=False, asked=number_of("top", k, temperature, pot.realization, log_prior is None)
+        features.to(dtype)[None],
+        nobody,
+        gradient=False,
+        asked=number_of("top", k, float(options.temperature), options.potential.realization, log_prior is None),
     )
     meeting.total(1, len(nobody), features.device)  # the other replicas hear of it if one refused
     view, rows = samples.views[0], len(samples.labels)
@@ -58,7 +62,7 @@ def top_classes(
     with full_precision(view.device.type):
         for first in range(0, layout.rows, width):
             last = min(first + width, layout.rows)
-            scores = plain_scores(view, classes.tile(first, last), temperature, pot, "factorised", dtype)
+            scores = plain_scores(view, classes.tile(first, last), options, dtype)
             if log_prior is not None:
                 scores = (scores + log_prior[layout.first + first : layout.first + last]).clamp_min(lowest)
             numbers = torch.arange(layout.first + first, layout.first + last, device=view.device).expand(rows, -1)

@@ -8,7 +8,7 @@ import torch
 
 from pairgrad.distributions.unit import check_unit
 from pairgrad.ground.checks import computing_dtype, dense, describe, floating_tensor, on_device, one_of
-from pairgrad.losses.scores import full_precision
+from pairgrad.ground.precision import full_precision
 from pairgrad.potentials import Potential
 from pairgrad.potentials.registry import paired
 

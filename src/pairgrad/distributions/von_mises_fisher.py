@@ -24,7 +24,7 @@ from pairgrad.ground.checks import (
     real_number,
     shape_of,
 )
-from pairgrad.losses.scores import full_precision
+from pairgrad.ground.precision import full_precision
 from pairgrad.potentials.protocol import result_dtype
 from pairgrad.potentials.registry import paired
 from pairgrad.sphere.area import log_area

@@ -10,9 +10,12 @@ from torch import nn
 from torch.nn import functional
 
 from pairgrad.ground.checks import boolean, computing_dtype, describe, device_or_none, integer_at_least, one_of, real_number
-from pairgrad.losses.cross_entropy import Targets, checked_options, checked_per_class, checked_targets, vmf_cross_entropy
+from pairgrad.ground.precision import full_precision
+from pairgrad.losses.cross_entropy import checked_options, checked_per_class, checked_targets, vmf_cross_entropy
+from pairgrad.losses.fused.targets import Targets
+from pairgrad.losses.options import check_temperature, resolve
 from pairgrad.losses.reduction import check_reduction, reduce
-from pairgrad.losses.scores import check_temperature, full_precision, resolve, vmf_scores
+from pairgrad.losses.scores import vmf_scores
 from pairgrad.potentials import Potential
 from pairgrad.sphere.inputs import checked_features
 from pairgrad.sphere.state import ClassState

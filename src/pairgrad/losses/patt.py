@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import describe, known_options, one_of, real_number
+from pairgrad.ground.checks import describe, one_of, real_number
 from pairgrad.losses.adjust import TemperatureLogitAdjust, check_same_prior, kept_counts
 from pairgrad.losses.bank_loss import BankLoss, Views
 from pairgrad.losses.outlier import OutlierExposure
-from pairgrad.sphere.bank import ClassBank
+from pairgrad.potentials import Potential
 
 
 class Weights(NamedTuple):
@@ -67,8 +67,27 @@ class PATTLoss(nn.Module):
         outlier_weight: of OE, instead of the preset's.
         logit_temperature: of TLA, instead of the preset's.
         normalize: scale the features of the ISAC term to unit length.
-        **options: of the ISAC term (temperature, realization, score, geometry, compile ...), see [`BankLoss`][pairgrad.losses.BankLoss], and of its
-            [`ClassBank`][pairgrad.ClassBank].
+        temperature: tau.
+        prior_strength: factor of the log prior.
+        realization: of the potential, by name or as a `Potential`: `"paired"`, or one of the arms of the paper, `"original"`, `"consistent"`, `"arfr"`.
+        score: `"after-update"`, as the hosts do, or `"before-update"`, against a bank that has not seen the view.
+        geometry: `"factorised"` (fused) or `"expanded"`, through (B, K, p) tensors, as the public code.
+        geometry_dtype: compute scores and loss in this dtype; None: in that of the bank.
+        scalar_dtype: compute the potential in this dtype, between radii and scores in that of the geometry, as the paper's training does with torch.float64;
+            None: in that of the geometry. Where the two differ, the plain path is taken.
+        execution: `"eager"`; or `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, once per shape of the batch.
+        compile_mode: of torch.compile, such as `"reduce-overhead"`.
+        estimator: of the concentrations, this and what follows as in [`ClassBank`][pairgrad.ClassBank].
+        cap: the largest concentration.
+        on_resultant_above_one: `"cap"`, `"error"` or `"normalize"`.
+        unseen: `"random"` or `"uniform"`, what a class without samples is.
+        small_samples: `"plain"` or `"unbiased"`.
+        decay: forget a class by this factor whenever it occurs; None: never.
+        memory: `"cumulative"` or `"two-epochs"`.
+        validate: check values on every device (True), on the CPU (None) or nowhere (False).
+        generator: for the random directions of unseen classes.
+        device: of the bank.
+        dtype: of the bank, float32 (default) or float64, and of the loss.
 
     Examples:
         >>> import torch, pairgrad as pg
@@ -91,21 +110,60 @@ class PATTLoss(nn.Module):
         outlier_weight: float | None = None,
         logit_temperature: float | None = None,
         normalize: bool = False,
-        **options: Any,
+        temperature: float = 0.1,
+        prior_strength: float = 1.0,
+        realization: str | Potential = "paired",
+        score: str = "after-update",
+        geometry: str = "factorised",
+        geometry_dtype: torch.dtype | None = None,
+        scalar_dtype: torch.dtype | None = None,
+        execution: str = "eager",
+        compile_mode: str | None = None,
+        estimator: str = "closed-form",
+        cap: float = 1e5,
+        on_resultant_above_one: str = "cap",
+        unseen: str = "random",
+        small_samples: str = "plain",
+        decay: float | None = None,
+        memory: str = "cumulative",
+        validate: bool | None = None,
+        generator: torch.Generator | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.preset = one_of("preset", preset, tuple(PRESETS))
-        if options.get("reduction", "mean") != "mean":
-            raise ValueError(
-                f"reduction of PATTLoss must be 'mean', got {options['reduction']!r}: its terms have different numbers of rows"
-            )
-        known_options("PATTLoss", options, ClassBank, BankLoss, PATTLoss)
         chosen = PRESETS[preset]
         given = (adjustment_weight, outlier_weight, logit_temperature)
         self.weights = Weights(
             *(c if g is None else real_number(name, g, *rule) for (name, *rule), c, g in zip(_RULES, chosen, given, strict=True))
         )
-        self.augmentation = BankLoss(num_classes, dim, class_counts=class_counts, normalize=normalize, **options)
+        self.augmentation = BankLoss(
+            num_classes,
+            dim,
+            class_counts=class_counts,
+            normalize=normalize,
+            temperature=temperature,
+            prior_strength=prior_strength,
+            realization=realization,
+            score=score,
+            geometry=geometry,
+            geometry_dtype=geometry_dtype,
+            scalar_dtype=scalar_dtype,
+            execution=execution,
+            compile_mode=compile_mode,
+            estimator=estimator,
+            cap=cap,
+            on_resultant_above_one=on_resultant_above_one,
+            unseen=unseen,
+            small_samples=small_samples,
+            decay=decay,
+            memory=memory,
+            validate=validate,
+            generator=generator,
+            device=device,
+            dtype=dtype,
+        )
         self.adjustment = self._adjustment(class_counts)
         self.outliers = OutlierExposure()
         self.register_load_state_dict_pre_hook(partial(check_same_prior, "adjustment"))
@@ -147,12 +205,12 @@ class PATTLoss(nn.Module):
             logits: (B, K), the classifier's for the regular view.
             outlier_logits: (N, K), the classifier's for outliers; None leaves the term out. On several ranks all have some, be it (0, K), or none has.
         """
-        # first: it checks its arguments before the bank changes
-        adjustment, outliers = self.augmentation.of_own(self._of_classifier, logits, labels, outlier_logits)
-        augmentation = self.augmentation.with_further(features, labels, None if outlier_logits is None else len(outlier_logits))
-        adjustment = self.augmentation.of_all(adjustment, len(labels))
-        if outlier_logits is not None:
-            outliers = self.augmentation.of_all(outliers, len(outlier_logits), "further")
+        augmentation, adjustment, outliers = self.augmentation.with_terms(
+            features,
+            labels,
+            lambda: self._of_classifier(logits, labels, outlier_logits),
+            None if outlier_logits is None else len(outlier_logits),
+        )
         total = augmentation + self.weights.adjustment * adjustment + self.weights.outliers * outliers
         return PATTTerms(total, augmentation, adjustment, outliers)
 

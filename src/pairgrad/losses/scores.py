@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
-from pairgrad.ground.checks import DTYPES, HALF_DTYPES, dense, describe, one_of, readable, real_number, wide_dtype
-from pairgrad.potentials import Potential, potential
-from pairgrad.sphere.geometry import GEOMETRIES, Temperature, expanded_radius, squared_increment
-from pairgrad.sphere.inputs import checked_features, looks
+from pairgrad.ground.checks import describe
+from pairgrad.ground.precision import full_precision
+from pairgrad.losses.options import Options
+from pairgrad.potentials import Potential
+from pairgrad.sphere.geometry import Temperature, expanded_radius, squared_increment
+from pairgrad.sphere.inputs import checked_features
 from pairgrad.sphere.state import Classes
 
 
@@ -65,49 +65,41 @@ def vmf_scores(
         >>> [round(q, 4) for q in pg.vmf_scores(torch.eye(8)[:1], state, temperature=0.5)[0].tolist()]
         [1.1001, 0.1386, 0.0193]
     """
-    one_of("geometry", geometry, GEOMETRIES)
-    temperature = check_temperature(temperature)
-    pot = resolve(realization, checked_state(state).dim)
+    options = Options.checked(
+        checked_state(state).dim,
+        temperature,
+        realization,
+        geometry=geometry,
+        geometry_dtype=geometry_dtype,
+        scalar_dtype=scalar_dtype,
+        validate=validate,
+    )
     classes = state.classes()
     features = checked_features(features, state.dim, classes.rows, validate=validate)
-    dtype = working_dtype(features, classes, geometry_dtype)
-    check_reach(features, classes, temperature, dtype, validate)
+    dtype = options.dtype(features, classes)
+    options.check_reach(features, classes, dtype)
     with full_precision(features.device.type):
-        flat = features.reshape(-1, state.dim)
-        scores = plain_scores(flat, classes, temperature, pot, geometry, dtype, checked_scalars(scalar_dtype))
+        scores = plain_scores(features.reshape(-1, state.dim), classes, options, dtype)
     return scores.reshape(*features.shape[:-1], state.num_classes)
 
 
 def plain_scores(
-    features: torch.Tensor,
-    classes: Classes,
-    temperature: Temperature,
-    pot: Potential,
-    geometry: str,
-    dtype: torch.dtype,
-    scalar_dtype: torch.dtype | None = None,
+    features: torch.Tensor, classes: Classes, options: Options, dtype: torch.dtype, temperature: Temperature | None = None
 ) -> torch.Tensor:
-    """`vmf_scores` of checked arguments, (B, p) -> (B, K), in operations that autograd and torch.func follow."""
+    """`vmf_scores` of checked arguments, (B, p) -> (B, K), in operations that autograd and torch.func follow; `temperature` instead of that of the options."""
     features = features.to(dtype)
     classes = classes.to(dtype)
-    if isinstance(temperature, torch.Tensor):
-        temperature = temperature.to(dtype)
-    if geometry == "expanded":
-        scores, reached = pot.difference, expanded_radius(features, classes, temperature)
+    tau = options.temperature if temperature is None else temperature
+    if isinstance(tau, torch.Tensor):
+        tau = tau.to(dtype)
+    pot, scalars = options.potential, options.scalar_dtype
+    if options.geometry == "expanded":
+        scores, reached = pot.difference, expanded_radius(features, classes, tau)
     else:
-        scores, reached = pot.increment, squared_increment(features, classes, temperature)
-    if scalar_dtype is None:
+        scores, reached = pot.increment, squared_increment(features, classes, tau)
+    if scalars is None:
         return scores(classes.concentration, reached)
-    return scores(classes.concentration.to(scalar_dtype), reached.to(scalar_dtype)).to(dtype)
-
-
-def resolve(realization: str | Potential, dim: int) -> Potential:
-    """The potential a name stands for in this dimension; a potential stands for itself."""
-    if isinstance(realization, Potential):
-        if realization.dim != dim:
-            raise ValueError(f"realization must be a potential of dim={dim}, the dimension of the features, got {realization!r}")
-        return realization
-    return potential(dim, realization)
+    return scores(classes.concentration.to(scalars), reached.to(scalars)).to(dtype)
 
 
 def checked_state(state: State) -> State:
@@ -120,77 +112,3 @@ def checked_state(state: State) -> State:
             "pairgrad.distributed.top_classes, or the scores of the loss"
         )
     return state
-
-
-def check_temperature(temperature: Temperature) -> Temperature:
-    """The temperature, if it is a positive finite number or a tensor of one; the value of a tensor is read only where that costs no synchronisation."""
-    if isinstance(temperature, torch.Tensor):
-        if temperature.numel() != 1 or not temperature.is_floating_point():
-            raise ValueError(
-                f"temperature must be a positive number or a floating-point tensor with one element, got {describe(temperature)}"
-            )
-        if readable(temperature) and not 0 < float(temperature.detach()) < float("inf"):
-            raise ValueError(f"temperature must be positive and finite, got {float(temperature.detach())!r}")
-        return dense("temperature", temperature).reshape(())
-    if torch.compiler.is_compiling():
-        return temperature
-    return real_number("temperature", temperature, "a positive finite number", lambda tau: 0 < tau < math.inf, kind=ValueError)
-
-
-def check_reach(features: torch.Tensor, classes: Classes, temperature: Temperature, dtype: torch.dtype, validate: bool | None) -> None:
-    """A ValueError where the squared radii are no numbers in `dtype`; looked at on the CPU, and where `validate` asks for it."""
-    if not looks(features, validate) or not all(readable(t) or validate for t in (classes.concentration, classes.rates)):
-        return
-    if isinstance(temperature, torch.Tensor):
-        if temperature.device != features.device:
-            raise ValueError(
-                f"temperature must be a number or on {features.device}, where the features are, got {describe(temperature)}: move it with .to(...)"
-            )
-        if not readable(temperature):
-            return
-        temperature = float(temperature.detach())
-    length = longest_of(features)
-    if not length:
-        return
-    concentration = float(classes.concentration.detach().amax())
-    rate = float(classes.rates.detach().amax()) if classes.rates.dtype == dtype else 0.0  # else they are computed anew
-    check_squares(length, concentration, rate, temperature, dtype)
-
-
-def check_squares(length: float, concentration: float, rate: float, temperature: float, dtype: torch.dtype) -> None:
-    """A ValueError unless the squared radius of the longest feature at the largest concentration is a number in `dtype`."""
-    limits = torch.finfo(dtype)
-    reach = length / temperature + concentration
-    if not (reach < math.sqrt(limits.max / 8) and temperature > math.sqrt(limits.tiny) and rate / temperature < limits.max / 8):
-        raise ValueError(
-            f"features, temperature and concentrations must keep the squared radius (|f| / temperature + concentration)^2 a number in {dtype}, got features "
-            f"of length {length:.3g}, temperature {temperature:.3g} and concentration {concentration:.3g}: normalise the features, raise the temperature, "
-            "or compute in float64 (geometry_dtype)"
-        )
-
-
-def longest_of(features: torch.Tensor) -> float:
-    """The length of the longest feature, 0 if there is none."""
-    return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=torch.float64).max()) if features.numel() else 0.0
-
-
-def working_dtype(features: torch.Tensor, classes: Classes, geometry_dtype: torch.dtype | None) -> torch.dtype:
-    """That of the features against the class rows, float32 for half features."""
-    if geometry_dtype is not None:
-        return wide_dtype("geometry_dtype", geometry_dtype)
-    dtype = torch.promote_types(features.dtype, classes.rows.dtype) if features.dtype not in HALF_DTYPES else classes.rows.dtype
-    return torch.float32 if dtype in HALF_DTYPES else dtype
-
-
-def checked_scalars(scalar_dtype: torch.dtype | None) -> torch.dtype | None:
-    """The dtype of the scalar functions, if it is one that they have."""
-    if scalar_dtype is not None and (not isinstance(scalar_dtype, torch.dtype) or scalar_dtype not in DTYPES):
-        raise TypeError(f"scalar_dtype must be None, torch.float32 or torch.float64, got {describe(scalar_dtype)}")
-    return scalar_dtype
-
-
-def full_precision(device_type: str) -> AbstractContextManager[Any]:
-    """Autocast off: scores and losses are computed in float32 or float64 whatever the region around them."""
-    if not torch.amp.is_autocast_available(device_type) or not torch.is_autocast_enabled(device_type):
-        return nullcontext()
-    return torch.autocast(device_type, enabled=False)

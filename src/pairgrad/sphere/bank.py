@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -21,8 +22,9 @@ from pairgrad.ground.checks import (
     real_number,
     wide_dtype,
 )
-from pairgrad.sphere.inputs import checked_batch, looks
+from pairgrad.sphere.inputs import check_order, checked_batch, looks
 from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
+from pairgrad.sphere.saved import SavedOptions
 from pairgrad.sphere.state import Classes, rates
 from pairgrad.sphere.statistics import Batch, Statistics, absorbed, gathered
 
@@ -56,7 +58,7 @@ class Touched(NamedTuple):
         return Classes(*(tensor.index_select(1, self.samples) for tensor in self.states()))
 
 
-class ClassBank(nn.Module):
+class ClassBank(SavedOptions):
     r"""Sums and counts of features per class, with \(\mu_j = S_j / \lVert S_j\rVert\) and \(\kappa_j\) from \(R_j = \lVert S_j\rVert / n_j\).
 
     The state is buffers, so `state_dict`, `.to()`, averaged copies and DDP's buffer broadcasts carry it. Sums are kept in two words of the
@@ -144,49 +146,20 @@ class ClassBank(nn.Module):
 
     def update(self, features: torch.Tensor, labels: torch.Tensor) -> None:
         """Add a labelled batch, features (B, p) and labels (B,). Nothing is differentiated; on an error nothing has changed."""
+        check_order(features, labels)
         features, labels = checked_batch(features, labels, self.num_classes, self.dim, self.sums, validate=self.validate, squared=True)
         if features.dim() != 2:
             raise ValueError(f"features must have shape (batch, dim={self.dim}), got {describe(features)}: call update once for each view")
-        self.refresh()
-        self.absorb(features.detach().to(self.sums.dtype)[None], labels)
-        self.settle()
+        with self.updating() as state:
+            state.absorb(features.detach().to(self.sums.dtype)[None], labels)
 
-    @torch.no_grad()
-    def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
-        """`update` with views (V, B, p) in turn, already checked; returns the states the batch's classes had after each of them.
-
-        Traceable by torch.compile: call `refresh` before and `settle` after, outside.
-        """
-        return self.absorb_batch(gathered(self.summed(views), labels))
+    def updating(self) -> AbstractContextManager[Updating]:
+        """A context in which a loss takes views into the bank step by step; derived quantities are current when it begins and when it ends."""
+        return _Open(self)
 
     def summed(self, views: torch.Tensor) -> torch.Tensor:
         """Features as they are summed."""
         return torch.nn.functional.normalize(views, dim=-1) if self.on_resultant_above_one == "normalize" else views
-
-    @torch.no_grad()
-    def absorb_batch(self, batch: Batch) -> Touched:
-        """`absorb` of views that are summed by class already."""
-        self._check_writable()
-        labels = batch.labels
-        after = absorbed(self._statistics().rows(labels), batch, self.decay)
-        high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
-        norms = torch.linalg.vector_norm(high, dim=-1, dtype=torch.float64)
-        counts = torch.stack([rows.counts for rows in after])
-        lengths = norms / torch.where(counts > 0, counts, 1.0)
-        if self.on_resultant_above_one == "error":
-            self._refuse_above_one(lengths, labels)
-        concentration = self.rule(lengths, counts)
-        rate = rates(concentration, norms).to(self.sums.dtype)
-        concentration = concentration.to(self.sums.dtype)
-        self._statistics().write(labels, after[-1])
-        if self.memory == "two-epochs":
-            following = self._statistics("next_")
-            whole = batch.merged() if self.decay is None else batch  # nobody reads it between the views
-            following.write(whole.labels, absorbed(following.rows(whole.labels), whole, self.decay)[-1])
-        self._norms.index_copy_(0, labels, norms[-1])
-        self._concentrations.index_copy_(0, labels, concentration[-1])
-        self._rates.index_copy_(0, labels, rate[-1])
-        return Touched(high, rate, concentration, batch.slots, labels)
 
     def _refuse_above_one(self, lengths: torch.Tensor, labels: torch.Tensor) -> None:
         good = (lengths <= 1 + _LENGTH_TOL).all()
@@ -208,7 +181,7 @@ class ClassBank(nn.Module):
         for prefix in ("", "next_") if self.memory == "two-epochs" else ("",):
             self._reset(self._statistics(prefix), generator)
         self._versions = None
-        self.refresh()
+        self._refresh()
 
     def _reset(self, statistics: Statistics, generator: torch.Generator | None) -> None:
         for tensor in statistics:
@@ -239,7 +212,7 @@ class ClassBank(nn.Module):
             tensor.copy_(new)
         self._reset(self._statistics("next_"), generator)
         self._versions = None
-        self.refresh()
+        self._refresh()
 
     def _check_writable(self) -> None:
         """torch refuses to write to an inference tensor after it has written: too late."""
@@ -253,13 +226,13 @@ class ClassBank(nn.Module):
     @property
     def resultant_length(self) -> torch.Tensor:
         """R = ||S|| / n, (K,) in float64; of the initial direction where a class has no samples."""
-        self.refresh()
+        self._refresh()
         return self._lengths()
 
     @property
     def concentration(self) -> torch.Tensor:
         """(K,)"""
-        self.refresh()
+        self._refresh()
         return self._concentrations.clone()
 
     @property
@@ -270,20 +243,16 @@ class ClassBank(nn.Module):
     @property
     def mean_direction(self) -> torch.Tensor:
         """(K, p); zeros where R = 0."""
-        self.refresh()
+        self._refresh()
         return self.sums / torch.where(self._norms > 0, self._norms, 1.0).to(self.sums.dtype)[:, None]
 
     def classes(self) -> Classes:
         """The state as the scores read it: the bank's own tensors, not copies."""
-        self.refresh()
-        return self.current()
-
-    def current(self) -> Classes:
-        """`classes` without `refresh`, for compiled regions."""
-        return Classes(self.sums, self._rates, self._concentrations)
+        self._refresh()
+        return Updating(self).classes()
 
     @torch.no_grad()
-    def refresh(self) -> None:
+    def _refresh(self) -> None:
         """Derive norms and concentrations anew if something else wrote to the buffers: loading, averaging, a broadcast."""
         if (
             self.sums.device.type == "meta"
@@ -298,7 +267,7 @@ class ClassBank(nn.Module):
         concentration = self.rule(self._lengths(), self.counts)
         self._concentrations.copy_(concentration)
         self._rates.copy_(rates(concentration, self._norms))
-        self.settle()
+        self._settle()
 
     def _place_derived(self) -> None:
         """Derived buffers where the sums are and in their dtype: loading with assign=True leaves them behind, inference mode locks them."""
@@ -311,7 +280,7 @@ class ClassBank(nn.Module):
     def _lengths(self) -> torch.Tensor:
         return self._norms / torch.where(self.counts > 0, self.counts, 1.0)
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Note that the derived quantities belong to the buffers as they are now."""
         if not torch.compiler.is_compiling():
             self._versions = self._buffer_versions()
@@ -329,11 +298,17 @@ class ClassBank(nn.Module):
     def _after_loading(module: nn.Module, _keys: Any) -> None:
         assert isinstance(module, ClassBank)
         module._versions = None
-        module.refresh()  # at once: a compiled region cannot find out
+        module._refresh()  # at once: a compiled region cannot find out
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy keeps what is derived, where that is current: deriving it again could round differently."""
+        current = self._versions is not None and self._versions == self._buffer_versions()
+        return {**self.__dict__, "_versions": () if current else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._versions = None
+        if self._versions is not None:
+            self._settle()
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ClassBank:
         """Counts and norms stay in float64, sums in float32 or float64; a conversion splits high + low anew, so that it loses nothing."""
@@ -355,8 +330,18 @@ class ClassBank(nn.Module):
                 setattr(self, name, whole.to(new.device))
                 setattr(self, low, rest.to(dtype=new.dtype, device=new.device))
         self._versions = None
-        self.refresh()
+        self._refresh()
         return self
+
+    def saved_options(self) -> dict[str, Any]:
+        rule = self.rule
+        return {
+            "estimator": rule.estimator,
+            "cap": rule.cap,
+            "small_samples": rule.small_samples,
+            "on_resultant_above_one": self.on_resultant_above_one,
+            "decay": self.decay,
+        }
 
     def extra_repr(self) -> str:
         options = [f"{self.num_classes}, {self.dim}, estimator={self.rule.estimator!r}, cap={self.rule.cap:g}"]
@@ -366,3 +351,67 @@ class ClassBank(nn.Module):
         if self.rule.small_samples != "plain":
             options.append(f"small_samples={self.rule.small_samples!r}")
         return ", ".join(options)
+
+
+class Updating:
+    """A class bank that is being updated, from `ClassBank.updating`. Traceable by torch.compile."""
+
+    def __init__(self, bank: ClassBank) -> None:
+        self.bank = bank
+
+    def classes(self) -> Classes:
+        """The state after what has been absorbed: the bank's own tensors, not copies."""
+        return Classes(self.bank.sums, self.bank._rates, self.bank._concentrations)
+
+    def derived(self) -> dict[str, torch.Tensor]:
+        """What the bank derived from its sums, row by row as they changed, by name: the bank's own tensors. A run that restores them resumes bit by bit."""
+        return {name: getattr(self.bank, name) for name in ("_norms", "_concentrations", "_rates")}
+
+    def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
+        """Take in views (V, B, p), already checked, one after the other; returns the states the batch's classes had after each of them."""
+        with torch.no_grad():
+            return self._absorbed(gathered(self.bank.summed(views), labels))
+
+    def absorb_batch(self, batch: Batch) -> Touched:
+        """`absorb` of views that are summed by class already."""
+        with torch.no_grad():
+            return self._absorbed(batch)
+
+    def _absorbed(self, batch: Batch) -> Touched:
+        bank = self.bank
+        bank._check_writable()
+        labels = batch.labels
+        after = absorbed(bank._statistics().rows(labels), batch, bank.decay)
+        high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
+        norms = torch.linalg.vector_norm(high, dim=-1, dtype=torch.float64)
+        counts = torch.stack([rows.counts for rows in after])
+        lengths = norms / torch.where(counts > 0, counts, 1.0)
+        if bank.on_resultant_above_one == "error":
+            bank._refuse_above_one(lengths, labels)
+        concentration = bank.rule(lengths, counts)
+        rate = rates(concentration, norms).to(bank.sums.dtype)
+        concentration = concentration.to(bank.sums.dtype)
+        bank._statistics().write(labels, after[-1])
+        if bank.memory == "two-epochs":
+            following = bank._statistics("next_")
+            whole = batch.merged() if bank.decay is None else batch  # what it is between the views is not used
+            following.write(whole.labels, absorbed(following.rows(whole.labels), whole, bank.decay)[-1])
+        bank._norms.index_copy_(0, labels, norms[-1])
+        bank._concentrations.index_copy_(0, labels, concentration[-1])
+        bank._rates.index_copy_(0, labels, rate[-1])
+        return Touched(high, rate, concentration, batch.slots, labels)
+
+
+class _Open:
+    """The context of `ClassBank.updating`."""
+
+    def __init__(self, bank: ClassBank) -> None:
+        self.bank = bank
+
+    def __enter__(self) -> Updating:
+        self.bank._refresh()
+        return Updating(self.bank)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            self.bank._settle()

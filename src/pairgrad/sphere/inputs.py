@@ -12,6 +12,17 @@ LENGTHS = {torch.float32: (1e-18, 1e18), torch.float64: (1e-150, 1e150)}  # of v
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
+def check_order(features: object, labels: object) -> None:
+    """A TypeError where features and labels have changed places."""
+    if not isinstance(features, torch.Tensor) or not isinstance(labels, torch.Tensor):
+        return
+    if features.dtype in _INTEGERS and features.dim() < 2 and labels.is_floating_point() and labels.dim() >= 2:
+        raise TypeError(
+            f"features and labels have changed places: features must be a floating-point tensor (batch, dim), got {describe(features)}, and labels "
+            f"integers (batch,), got {describe(labels)}: call it with (features, labels)"
+        )
+
+
 def checked_features(
     features: torch.Tensor, dim: int, like: torch.Tensor, *, validate: bool | None = None, squared: bool = False, single: bool = False
 ) -> torch.Tensor:

@@ -46,7 +46,8 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
 
     Args:
         multiplicity: (B,), float64, how many samples a row is the sum of; None: each is one. A row of 0 samples must be 0.
-        repeatable: the same bits every time on every device, so that several processes that hold the same batch agree.
+        repeatable: the same bits every time on every device, so that several processes that hold the same batch agree; always so in deterministic mode
+            (`torch.use_deterministic_algorithms`).
     """
     order = torch.argsort(labels, stable=True)
     ordered = labels[order]
@@ -55,7 +56,7 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
     start = torch.cummax(torch.where(changes, place, 0), 0).values
     slots = torch.empty_like(order).index_copy_(0, order, order[start])
     # index_add_ is repeatable on the CPU; on CUDA it adds in any order, and index_put_ sorts
-    sort = repeatable and views.device.type != "cpu"
+    sort = (repeatable or torch.are_deterministic_algorithms_enabled()) and views.device.type != "cpu"
 
     def summed(view: torch.Tensor) -> torch.Tensor:
         zeros = torch.zeros_like(view)
@@ -64,7 +65,7 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
     totals = tuple(summed(view).index_select(0, slots) for view in views)
     if multiplicity is None:
         multiplicity = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
-    multiplicity = torch.zeros_like(multiplicity).index_add_(0, slots, multiplicity).index_select(0, slots)
+    multiplicity = summed(multiplicity).index_select(0, slots)
     return Batch(labels, slots, totals, multiplicity)
 
 

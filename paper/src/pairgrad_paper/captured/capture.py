@@ -76,13 +76,13 @@ def capture(trainer: Trainer, batch_size: int | None = None) -> Captured:
     batch = next_batch(trainer, batch_size)
     network, objective = deepcopy(trainer.network).train(), deepcopy(trainer.objective).train()
     bank = objective.bank
-    bank.settle()  # what a copy derives anew could round differently
     if trainer.step % trainer.batches.per_epoch == 0:
         objective.start_epoch(trainer.epoch)
     images = torch.cat(batch.views if batch.outliers is None else (*batch.views, batch.outliers))
     size = len(batch.labels)
     seen = network(images).features.detach()[size : 3 * size]
-    features = objective.vmf.scaled(objective.vmf.stacked_views(seen.reshape(2, size, -1)))
+    step = objective.vmf.step(seen.reshape(2, size, -1), batch.labels)
+    features = step.unit(step.views)
     banks = tuple(_after(bank, view, batch.labels) for view in features)
     return Captured(
         trainer.step,
@@ -121,6 +121,4 @@ def _resized(recipe: Recipe, batch_size: int, images: int) -> Recipe:
 def _after(bank: ClassBank, view: torch.Tensor, labels: torch.Tensor) -> ClassBank:
     """The bank learns the view; a copy of what it then is."""
     bank.update(view, labels)
-    copy = deepcopy(bank)
-    copy.settle()
-    return copy
+    return deepcopy(bank)

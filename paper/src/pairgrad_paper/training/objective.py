@@ -17,7 +17,6 @@ from pairgrad_paper.training.process import Process
 from pairgrad_paper.training.seeds import generator
 
 NAMES = ("total", "vmf", "classifier", "outliers")
-_DERIVED = ("_norms", "_concentrations", "_rates")
 
 
 class Terms(NamedTuple):
@@ -117,18 +116,18 @@ class Objective(nn.Module):
 
     def whole_derived(self) -> dict[str, torch.Tensor]:
         """What the bank derived from its sums, row by row as they changed: deriving all at once could round differently."""
-        return {name: self._whole(getattr(self.bank, name)) for name in _DERIVED}
+        with self.bank.updating() as bank:
+            return {name: self._whole(rows) for name, rows in bank.derived().items()}
 
     def load_whole_state(self, state: Mapping[str, torch.Tensor], derived: Mapping[str, torch.Tensor]) -> None:
         """Take up what `whole_state` and `whole_derived` gave, on any number of processes."""
         own, held = self._bank_buffers(), self._held()
         self.load_state_dict({**self.state_dict(), **{name: tensor for name, tensor in state.items() if name not in own}})
-        with torch.no_grad():
+        with torch.no_grad(), self.bank.updating() as bank:
             for name, buffer in own.items():
                 buffer.copy_(state[name][held])
-            for name in _DERIVED:
-                getattr(self.bank, name).copy_(derived[name][held])
-        self.bank.settle()
+            for name, rows in bank.derived().items():
+                rows.copy_(derived[name][held])
 
     def _bank_buffers(self) -> dict[str, torch.Tensor]:
         """What the bank keeps, by its name in `state_dict`: the rows that are here, however `state_dict` shows them."""

@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from pairgrad.ground.checks import describe, floating_tensor, on_device, readable, real_number
+from pairgrad.ground.precision import full_precision
 from pairgrad.losses.cross_entropy import checked_per_class, vmf_cross_entropy
-from pairgrad.losses.scores import State, check_reach, check_temperature, checked_state, full_precision, resolve, working_dtype
+from pairgrad.losses.options import Options
+from pairgrad.losses.scores import State, checked_state
 from pairgrad.potentials import Potential, kernels
 from pairgrad.potentials.formulas import OwnDerivative
 from pairgrad.sphere.geometry import Temperature, squared_increment
@@ -63,15 +65,15 @@ def update_field(
         >>> bool(field.with_strength(0).antisymmetry_norm == 0)
         True
     """
-    temperature = check_temperature(temperature)
-    pot = resolve(realization, checked_state(state).dim)
+    options = Options.checked(checked_state(state).dim, temperature, realization, geometry_dtype=geometry_dtype, validate=validate)
     classes = state.classes()
     features = checked_features(features, state.dim, classes.rows, validate=validate, single=True)
     labels = checked_labels(labels, len(features), state.num_classes, classes.rows, validate=validate)
-    dtype = working_dtype(features, classes, geometry_dtype)
+    dtype = options.dtype(features, classes)
     log_prior = checked_per_class("log_prior", log_prior, state.num_classes, classes.rows, dtype)
     strength = _checked_strength(strength)
-    check_reach(features, classes, temperature, dtype, validate)
+    options.check_reach(features, classes, dtype)
+    temperature, pot = options.temperature, options.potential
 
     with torch.no_grad(), full_precision(features.device.type):
         loss = vmf_cross_entropy(
@@ -79,7 +81,13 @@ def update_field(
         )
         tau = temperature.detach().to(dtype).reshape(()) if isinstance(temperature, torch.Tensor) else temperature
         classes = Classes(*(tensor.detach() for tensor in classes)).to(dtype)
-        place = _Place(features.detach().to(dtype), labels, classes, tau, None if log_prior is None else log_prior.detach(), pot)
+        place = _Place(
+            features.detach().to(dtype),
+            labels,
+            classes,
+            replace(options, temperature=tau),
+            None if log_prior is None else log_prior.detach(),
+        )
         return place.measure(loss, strength)
 
 
@@ -90,9 +98,16 @@ class _Place:
     features: torch.Tensor  # (B, p)
     labels: torch.Tensor
     classes: Classes
-    temperature: Temperature
+    options: Options
     log_prior: torch.Tensor | None
-    pot: Potential
+
+    @property
+    def pot(self) -> Potential:
+        return self.options.potential
+
+    @property
+    def temperature(self) -> Temperature:
+        return self.options.temperature
 
     def measure(self, loss: torch.Tensor, strength: float) -> UpdateField:
         dtype = self.features.dtype
@@ -215,7 +230,7 @@ class UpdateField:
         features = checked_features(features, self.consistent.shape[1], self.consistent)
         if features.shape != self.consistent.shape:
             raise ValueError(f"features must have shape {tuple(self.consistent.shape)}, one row per label, got {describe(features)}")
-        check_reach(features, self._place.classes, self._place.temperature, self.consistent.dtype, None)
+        self._place.options.check_reach(features, self._place.classes, self.consistent.dtype)
         return self._place.field(features.to(self.consistent), self.strength)
 
     @property

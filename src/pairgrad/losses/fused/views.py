@@ -1,4 +1,4 @@
-"""Several views of one labelled batch against a class bank that each of them updates: the host systems' step, in two matrix products.
+"""One labelled batch against fixed classes, or several views of it against a class bank that each of them updates: the host systems' step, in two products.
 
 The order is the hosts': update with the first view, score it, update with the second, score it; or score before each update. A view therefore sees the bank
 as it was in between, which differs from the final bank in the rows of the batch's own classes only. With few classes, every view is given its own copy of
@@ -12,43 +12,102 @@ from collections.abc import Callable
 from functools import cache
 
 import torch
+from torch.nn import functional
 
 from pairgrad.ground.compilation import compile as compile_
-from pairgrad.losses.fused import Label, Plan, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
-from pairgrad.sphere.bank import ClassBank, Touched
+from pairgrad.losses.fused.plan import Plan
+from pairgrad.losses.fused.targets import Targets, weighted
+from pairgrad.losses.fused.tiles import Label, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
+from pairgrad.sphere.bank import Touched, Updating
 from pairgrad.sphere.state import Classes
+
+_SHORTEST = 1e-12  # a feature shorter than this is not brought to unit length
+
+
+class Eager:
+    """The execution `"eager"`: operation by operation."""
+
+    name = "eager"
+    compiled = False
+
+    def of_targets(self, plan: Plan, view: torch.Tensor, targets: Targets, classes: Classes, log_prior: torch.Tensor | None) -> Result:
+        return cross_entropy_of_targets(plan, view, targets, classes, log_prior)
+
+    def of_views(
+        self, plan: Plan, state: Updating, views: torch.Tensor, labels: torch.Tensor, log_prior: torch.Tensor | None, order: str
+    ) -> tuple[Result, Touched | None]:
+        return cross_entropy_of_views(plan, state, views, labels, log_prior, order)
 
 
 def cross_entropy_of_views(
-    plan: Plan,
-    bank: ClassBank,
-    views: torch.Tensor,
-    labels: torch.Tensor,
-    log_prior: torch.Tensor | None,
-    *,
-    before: bool = False,
-    update: bool = True,
+    plan: Plan, state: Updating, views: torch.Tensor, labels: torch.Tensor, log_prior: torch.Tensor | None, order: str
 ) -> tuple[Result, Touched | None]:
     """Loss and gradient of each row of views (V, B, p), with the bank updated on the way, and the states of the batch's classes that the views saw
     where these are not the final ones. Traceable; arguments are checked already.
 
     Args:
-        before: score each view before the bank is updated with it, instead of after.
-        update: without, the bank is only read.
+        order: `"after-update"` scores a view after the bank is updated with it, `"before-update"` before; with `"no-update"` the bank is only read.
     """
-    if not update:
-        return cross_entropy_of_batch(plan, views, labels, bank.current(), log_prior), None
-    if before:
+    if not plan.tangential:
+        return _against_bank(plan, state, views, labels, log_prior, order)
+    lengths = lengths_of(views)
+    unit = views / lengths
+    result, touched = _against_bank(plan, state, unit, labels, log_prior, order)
+    if result.gradient is not None:
+        along = (result.gradient * unit).sum(-1, keepdim=True)
+        result = result._replace(gradient=result.gradient.addcmul_(unit, -along).div_(lengths))
+    return result, touched
+
+
+def _against_bank(
+    plan: Plan, state: Updating, views: torch.Tensor, labels: torch.Tensor, log_prior: torch.Tensor | None, order: str
+) -> tuple[Result, Touched | None]:
+    if order == "no-update":
+        return cross_entropy_of_batch(plan, views, labels, state.classes(), log_prior), None
+    if order == "before-update":
         results = []
         for view in views:
-            results.append(cross_entropy_of_batch(plan, view[None], labels, bank.current(), log_prior))
-            bank.absorb(view[None], labels)
-        loss, gradient, normaliser = zip(*results, strict=True)
-        return Result(torch.cat(loss), torch.cat(gradient) if plan.gradient else None, torch.cat(normaliser)), None
-    touched = bank.absorb(views, labels)
+            results.append(cross_entropy_of_batch(plan, view[None], labels, state.classes(), log_prior))
+            state.absorb(view[None], labels)
+        return joined(results), None
+    touched = state.absorb(views, labels)
     if len(views) == 1:
-        return cross_entropy_of_batch(plan, views, labels, bank.current(), log_prior), None
-    return cross_entropy_after(plan, views, labels, bank.current(), touched, log_prior), touched
+        return cross_entropy_of_batch(plan, views, labels, state.classes(), log_prior), None
+    return cross_entropy_after(plan, views, labels, state.classes(), touched, log_prior), touched
+
+
+def joined(results: list[Result]) -> Result:
+    """The results of several views as one."""
+    loss, gradient, normaliser = zip(*results, strict=True)
+    return Result(torch.cat(loss), None if gradient[0] is None else torch.cat(gradient), torch.cat(normaliser))
+
+
+def lengths_of(views: torch.Tensor) -> torch.Tensor:
+    """What features are divided by where a loss normalises them, (V, B, 1)."""
+    return torch.linalg.vector_norm(views, dim=-1, keepdim=True).clamp_min(_SHORTEST)
+
+
+def of_unit_length(views: torch.Tensor) -> torch.Tensor:
+    """Features divided by their lengths, differentiable."""
+    return functional.normalize(views, dim=-1, eps=_SHORTEST)
+
+
+def cross_entropy_of_targets(plan: Plan, view: torch.Tensor, targets: Targets, classes: Classes, log_prior: torch.Tensor | None) -> Result:
+    """Loss and gradient of each row of one view (1, B, p) against fixed classes, with class weights, smoothing or probabilities."""
+    if targets.soft is None:
+        assert targets.labels is not None
+        assert targets.hard is not None
+        return weighted(cross_entropy_of_batch(plan, view, targets.labels, classes, log_prior), targets.hard)
+    own = own_square(view, plan.temperature)
+    label = None
+    if targets.labels is not None:
+        target = Classes(*(tensor.index_select(0, targets.labels)[None] for tensor in classes))
+        label = label_terms(plan, view, own, target, label_bias(log_prior, targets.labels, view))
+    else:
+        plan = plan.without_fixed_top()
+    sums = start(plan, view, own, label, largest_bias(log_prior, view))
+    sums, linear = targets.visit(plan, sums, view, own, classes, log_prior)
+    return targets.finish(plan, sums, linear, view, label)
 
 
 def cross_entropy_after(

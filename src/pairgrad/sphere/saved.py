@@ -1,0 +1,49 @@
+"""Options that travel with a state, so that loading it into something made otherwise does not pass unnoticed."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+_LONGEST = 2**14  # bytes that options may have in a file
+
+
+class SavedOptions(nn.Module):
+    """A module whose `state_dict` has its options, and which warns where it loads a state that was saved with others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_load_state_dict_pre_hook(SavedOptions._fill)
+
+    def saved_options(self) -> dict[str, Any]:
+        """By the names of the keywords."""
+        raise NotImplementedError
+
+    def get_extra_state(self) -> torch.Tensor:
+        """The options as the bytes of a JSON text: a tensor, so that every format for tensors can store it."""
+        return torch.tensor(list(json.dumps(self.saved_options()).encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Compare the options of a checkpoint with those of this module."""
+        ours = self.saved_options()
+        try:
+            theirs = json.loads(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))  # whatever dtype a state was converted to
+            differing = [name for name in ours if name in theirs and theirs[name] != ours[name]]
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"the options saved with a {type(self).__name__} cannot be read: the checkpoint is damaged") from None
+        if differing:
+            saved, here = (", ".join(f"{name}={options[name]!r}" for name in differing) for options in (theirs, ours))
+            warnings.warn(
+                f"this checkpoint was saved by a {type(self).__name__} with {saved}, and is loaded into one with {here}: what was loaded is used with the "
+                "latter; make it with the options of the checkpoint if that is not what you want",
+                stacklevel=2,
+            )
+
+    @staticmethod
+    def _fill(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        """A state without options, such as one that was put together by hand, has nothing to compare."""
+        state.setdefault(f"{prefix}_extra_state", module.get_extra_state())

@@ -1,0 +1,197 @@
+"""Every execution of a loss: the same numbers within the documented bounds, the same errors, the same state afterwards."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import pairgrad as pg
+from pairgrad.losses import EXECUTIONS, BankLoss
+from tests.losses.bank_losses import DIM, FEW, LABELS, LOSS, MANY, TAU, agree, counts, run, views_of, warm
+from tests.losses.sequence import sequence
+
+slow = pytest.mark.slow  # each graph is compiled
+FLOAT = torch.float32
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> None:
+    torch._dynamo.reset()
+
+
+def loss_of(execution: str, classes: int = MANY, **options: Any) -> BankLoss:
+    return warm(BankLoss(classes, DIM, temperature=TAU, class_counts=counts(classes), execution=execution, **options))
+
+
+def check_steps(loss: Any, bank: pg.ClassBank, views: int, log_prior: torch.Tensor | None, **how: Any) -> None:
+    """Twice, so that the second step starts from a bank that the execution has written."""
+    for step in range(2):
+        batch, labels = views_of(views, dtype=FLOAT), torch.tensor(LABELS["repeated"]) + step
+        want = sequence(bank, batch, labels, temperature=TAU, log_prior=log_prior, **how)
+        leaf = batch.clone().requires_grad_()
+        value = loss(leaf, labels)
+        torch.testing.assert_close(value.detach(), want[0].mean(), rtol=LOSS[FLOAT], atol=0)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        assert (gradient * want[0].numel() - want[1]).norm() <= 4 * LOSS[FLOAT] * want[1].norm()
+
+
+def same(bank: pg.ClassBank, other: pg.ClassBank) -> None:
+    assert torch.equal(bank.counts, other.counts)
+    torch.testing.assert_close(bank.sums, other.sums, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(bank.concentration, other.concentration, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_step_is_the_sequence_and_copies_work(execution: str) -> None:
+    loss = loss_of(execution)
+    bank = copy.deepcopy(loss.bank)
+    check_steps(loss, bank, 2, loss.log_prior)
+    same(loss.bank, bank)
+    batch, labels = views_of(2, dtype=FLOAT), torch.tensor(LABELS["distinct"])
+    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        with torch.no_grad():
+            twin.eval()
+            assert torch.equal(BankLoss.scores(twin, batch[0]), loss.scores(batch[0]))
+    leaf = batch.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(leaf, labels), leaf, create_graph=True)
+    assert gradient.requires_grad
+
+
+@slow
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize(
+    ("classes", "views", "options"),
+    [
+        (MANY, 1, {}),
+        (FEW, 2, {}),
+        (MANY, 3, {"normalize": False}),
+        (MANY, 2, {"score": "before-update"}),
+        (MANY, 2, {"realization": "arfr"}),
+        (MANY, 2, {"memory": "two-epochs"}),
+    ],
+    ids=str,
+)
+def test_other_steps(execution: str, classes: int, views: int, options: dict[str, Any]) -> None:
+    loss = loss_of(execution, classes, **options)
+    how = {"normalize": options.get("normalize", True), "before": options.get("score") == "before-update"}
+    bank = copy.deepcopy(loss.bank)
+    check_steps(loss, bank, views, loss.log_prior, **how)
+    same(loss.bank, bank)
+
+
+@slow
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_evaluation_changes_nothing(execution: str) -> None:
+    loss, eager = loss_of(execution).eval(), loss_of("eager").eval()
+    eager.load_state_dict(loss.state_dict())
+    batch, labels = views_of(2, dtype=FLOAT), torch.tensor(LABELS["distinct"])
+    before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
+    value, want = loss(batch, labels), run(eager, batch, labels)[0].mean()
+    torch.testing.assert_close(value, want, rtol=LOSS[FLOAT], atol=0)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in loss.state_dict().items())
+
+
+@slow
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_module_compiled_from_outside(execution: str) -> None:
+    loss = loss_of(execution)
+    bank = copy.deepcopy(loss.bank)
+    check_steps(pg.compile(loss), bank, 2, loss.log_prior)
+    assert torch.equal(loss.bank.counts, bank.counts)
+
+
+@slow
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_batches_of_many_sizes(execution: str) -> None:
+    """torch.compile refuses a ninth graph of one function."""
+    loss, eager = loss_of(execution, FEW), loss_of("eager", FEW)
+    eager.load_state_dict(loss.state_dict())
+    for size in range(1, 11):
+        batch, labels = views_of(1, batch=size, dtype=FLOAT), torch.arange(size) % FEW
+        agree(run(loss, batch, labels), run(eager, batch, labels), 4 * LOSS[FLOAT])
+
+
+@slow
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_matrix_too_large_for_one_graph(execution: str) -> None:
+    """More than 2^23 rows times classes, where compiled code goes through the classes tile by tile."""
+    classes = 2**18 + 77
+    loss, eager = (
+        BankLoss(classes, 8, temperature=TAU, execution=each, generator=torch.Generator().manual_seed(0)) for each in (execution, "eager")
+    )
+    batch = F.normalize(torch.randn(2, 17, 8), dim=-1)
+    labels = torch.randint(classes, (17,))
+    # a sum over 2^18 classes in another order
+    agree(run(loss, batch, labels), run(eager, batch, labels), 8 * LOSS[FLOAT])
+    assert torch.equal(loss.bank.counts, eager.bank.counts)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"label_smoothing": 0.1, "weight": True}, marks=slow), pytest.param({"probabilities": True}, marks=slow)],
+    ids=str,
+)
+def test_cross_entropy_against_a_fixed_state(execution: str, options: dict[str, Any]) -> None:
+    """Beside torch's cross-entropy of the scores, with gradients in features, directions, concentrations, temperature and prior."""
+    options = dict(options)
+    direction, kappa = F.normalize(torch.randn(FEW, DIM), dim=1), 50 * torch.rand(FEW)
+    prior, tau = torch.randn(FEW).log_softmax(0), torch.tensor(0.2)
+    features = F.normalize(torch.randn(5, DIM), dim=1)
+    labels: torch.Tensor = torch.tensor([0, 3, -100, 5, 3])
+    if options.pop("probabilities", False):
+        labels = torch.softmax(torch.randn(5, FEW), 1)
+    if options.pop("weight", False):
+        options["weight"] = torch.rand(FEW)
+    found = []
+    for fused in (True, False):
+        leaves = [tensor.clone().requires_grad_() for tensor in (features, direction, kappa, tau, prior)]
+        x, mu, k, t, b = leaves
+        state = pg.ClassState(mu, k)
+        if fused:
+            loss = pg.vmf_cross_entropy(x, labels, state, t, b, execution=execution, max_norm=1.0, **options)
+        else:
+            loss = F.cross_entropy(pg.vmf_scores(x, state, t) + b, labels, **options)
+        found.append([loss.detach(), *torch.autograd.grad(loss, leaves)])
+    for got, want in zip(*found, strict=True):
+        assert (got - want).norm() <= 8 * LOSS[FLOAT] * want.norm() + 1e-6
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_errors_come_before_the_execution(execution: str) -> None:
+    loss = BankLoss(MANY, DIM, execution=execution)
+    features, labels = torch.zeros(4, DIM), torch.tensor([0, 1, 2, MANY])
+    before = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
+    for call in (lambda: loss(features, labels), lambda: pg.vmf_cross_entropy(features, labels, loss.bank, execution=execution)):
+        with pytest.raises(ValueError, match=r"labels must lie in \[0, 39\], got values from 0 to 40"):
+            call()
+    with pytest.raises(ValueError, match="features must be finite"):
+        loss(features / 0, labels - 1)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in loss.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"execution": "fast"}, "execution must be one of 'eager', 'compiled', got 'fast'"),
+        ({"execution": True}, "execution must be one of 'eager', 'compiled', got True"),
+        ({"compile_mode": "default"}, "compile_mode belongs to execution='compiled', got compile_mode='default' with execution='eager'"),
+        ({"execution": "compiled", "compile_mode": "faster"}, "compile_mode must be one of .*'reduce-overhead'.*, got 'faster'"),
+    ],
+    ids=str,
+)
+def test_wrong_executions(options: dict[str, Any], message: str) -> None:
+    state = pg.ClassState(torch.eye(3, 8), torch.ones(3))
+    makers = (
+        lambda: pg.ProCoLoss(3, 8, **options),
+        lambda: pg.PATTLoss(3, 8, class_counts=[1, 1, 1], **options),
+        lambda: pg.vmf_cross_entropy(torch.eye(8)[:2], torch.tensor([0, 1]), state, **options),
+    )
+    for make in makers:
+        with pytest.raises(ValueError, match=message):
+            make()
