@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from datetime import UTC, datetime
 from importlib import metadata
@@ -41,7 +42,6 @@ def render(report: Report | RunReport) -> str:
         meaning=MEANING,
         method=METHOD,
         limits=LIMITS,
-        snippet=content.snippet(report),
         versions={"pairgrad": _version(), "torch": torch.__version__},
         made=datetime.now(UTC),
         data=data,
@@ -66,8 +66,9 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        extensions=["jinja2.ext.do"],
     )
-    environment.globals |= {"content": content, "svg": svg, "advice": ADVICE}
+    environment.globals |= {"content": content, "log10": math.log10, "advice": ADVICE}
     environment.filters |= {"pretty": svg.pretty, "prettily": svg.prettily, "sentence": content.sentence, "zip": zip}
     return environment
 

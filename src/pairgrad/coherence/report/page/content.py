@@ -262,37 +262,6 @@ def percent(*shares: float) -> str:
     return f"{' to '.join(pretty(100 * share, 2 if len(shares) > 1 and share < 0.995 else 3) for share in shares)}\u00a0%"
 
 
-def snippet(report: Report | RunReport) -> str:
-    """Python that makes the report again, as far as the report knows how it was made."""
-    if isinstance(report, RunReport):
-        reports = [report.loss, *(node.worst for node in report.nodes)]
-        seed = next((f"seed={each.seed}" for each in reports if each is not None), "")
-        lines = [
-            "import pairgrad as pg",
-            "",
-            f"with pg.record({seed}) as recording:",
-            "    ...                              # the same steps of training, from the same start",
-            "report = recording.audit()",
-            "print(report.explain())",
-        ]
-        return "\n".join(lines)
-    options = [f"effort={report.effort!r}", f"seed={report.seed}"]
-    if report.regions:
-        ends = {name: (regions[0].low, regions[-1].high) for name, regions in report.regions.items() if regions}
-        options.insert(0, f"domain={ends!r}")
-    if report.intent:
-        options.append(f"intent={report.intent!r}")
-    lines = [
-        "import torch, pairgrad as pg",
-        "",
-        f"fn = ...                             # {' '.join(report.name.split())}",
-        f"inputs = ...                         # what it was audited at, in {report.dtype}",
-        f"report = pg.audit(fn, inputs, {', '.join(options)})",
-        "print(report.explain())",
-    ]
-    return "\n".join(lines)
-
-
 def worst(report: RunReport) -> tuple[str, str]:
     """The largest defect of any node that fails."""
     failing = [node for node in report.nodes if not node.passed and node.defect > 0]
