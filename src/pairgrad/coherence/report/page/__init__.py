@@ -19,6 +19,7 @@ import torch
 
 from pairgrad.coherence.judge.verdict import ADVICE, MEANING
 from pairgrad.coherence.report.page import content, svg
+from pairgrad.coherence.report.page.figures import picture_figure
 from pairgrad.coherence.report.report import LIMITS, METHOD, Report
 from pairgrad.coherence.report.run import RunReport
 
@@ -69,7 +70,13 @@ def _environment() -> Any:
         extensions=["jinja2.ext.do"],
     )
     environment.globals |= {"content": content, "log10": math.log10, "advice": ADVICE}
-    environment.filters |= {"pretty": svg.pretty, "prettily": svg.prettily, "sentence": content.sentence, "zip": zip}
+    environment.filters |= {
+        "pretty": svg.pretty,
+        "prettily": svg.prettily,
+        "sentence": content.sentence,
+        "drawn": picture_figure,
+        "zip": zip,
+    }
     return environment
 
 
