@@ -18,7 +18,7 @@ from tests.coherence.library_functions import FUNCTIONS
 
 from benchmarks.auditor import comparison, cost, example, library, recording
 from pairgrad.ground.files import write_atomically
-from pairgrad.ground.timing import one_thread
+from pairgrad.ground.timing import threads
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COMMAND = "python -m benchmarks.auditor"
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     seeds = f" --seeds {options.seeds}" if options.seeds != 1 else ""
     good = True
-    with one_thread():
+    with threads(1):
         if options.what == "cost":
             print(cost.table(cost.measure()))
         if options.what in ("comparison", "all"):

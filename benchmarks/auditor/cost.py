@@ -22,7 +22,7 @@ import torch
 
 import pairgrad
 from pairgrad.coherence import audit
-from pairgrad.ground.timing import one_thread
+from pairgrad.ground.timing import threads
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_GOAL = 200.0  # MiB beyond the function's own need
@@ -95,7 +95,7 @@ def measure(names: Sequence[str] = tuple(CASES)) -> list[Cost]:
 def one(name: str) -> Cost:
     """In this process."""
     make, goal = CASES[name]
-    with one_thread():
+    with threads(1):
         fn, inputs = make()
         _with_derivatives(fn, inputs)  # what is loaded on first use is nobody's need
         before = _reset()

@@ -16,7 +16,7 @@ from benchmarks.distributed import figure, measure, record, report
 from benchmarks.distributed.cases import sizes
 from benchmarks.distributed.record import PARTS, Record
 from pairgrad.ground.files import write_atomically
-from pairgrad.ground.timing import machine, one_thread
+from pairgrad.ground.timing import machine, threads
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = "distributed-benchmarks.md"
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         found = stored
     else:
         parts = list(PARTS) if options.part == "all" else [options.part]
-        with one_thread():
+        with threads(1):
             found = _new(options.quick, sys.argv[1:] if argv is None else argv)
         _keep_other_parts(found, stored, parts)
         for part in parts:

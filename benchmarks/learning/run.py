@@ -20,7 +20,7 @@ from benchmarks.learning.session import GROWTH, PROTOCOLS, QUICK, measure, say
 from benchmarks.learning.worker import Isolated
 from benchmarks.learning.workload import SEED, Workload
 from pairgrad.ground.files import write_atomically
-from pairgrad.ground.timing import machine, one_thread
+from pairgrad.ground.timing import machine, threads
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _PAGE = "learning-benchmarks.md"
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
             f"{'replacing what is measured now in' if name == options.protocol else 'keeping'} the record of protocol {name} of {stored.date}"
         )
     start = time.perf_counter()
-    with one_thread():
+    with threads(1):
         run = _new_run(options, sys.argv[1:] if argv is None else argv)
         _keep_other_parts(run, runs.get(options.protocol), options.parts)
         runs[options.protocol] = run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairgrad.ground import machine_line, median_seconds, one_thread
+from pairgrad.ground import machine_line, median_seconds, threads
 from pairgrad_paper.records import Record, RecordError, Records, write
 from pairgrad_paper.tables import NotRun
 from pairgrad_paper.tables.complexity import measure
@@ -103,10 +103,10 @@ def test_threads_are_set_back() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with one_thread():
+        with threads(1):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
-        with pytest.raises(ZeroDivisionError), one_thread():
+        with pytest.raises(ZeroDivisionError), threads(1):
             _ = 1 / 0
         assert torch.get_num_threads() == 2
     finally:

@@ -81,19 +81,8 @@ _NAMES = {
     "pairgrad.potentials": ("Pair", "Potential", "Realization", "potential", "realizations"),
     "pairgrad.sphere": ("ClassBank", "ClassState"),
 }
-_PACKAGES = (
-    "certificates",
-    "coherence",
-    "compat",
-    "distributed",
-    "distributions",
-    "ground",
-    "losses",
-    "ood",
-    "potentials",
-    "sphere",
-    "testing",
-)
+# Packages that are attributes without being imported first: those above, and those whose names are not repeated here.
+_PACKAGES = ("compat", "distributed", "ood", "testing", *(module.split(".")[1] for module in _NAMES))
 
 _lazy, __dir__ = attach(__name__, {name: module for module, names in _NAMES.items() for name in names} | {"VMFMixture": ""}, _PACKAGES)
 

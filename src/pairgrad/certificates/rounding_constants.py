@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partialmethod
 from typing import Any
 
 import numpy as np
@@ -59,14 +59,9 @@ class Constant:
         other = Constant.of(other)
         return Constant(operation(self.exact, other.exact), operation(self.held, other.held))
 
-    def __add__(self, other: Any) -> Any:
-        return self._with(operator.add, other)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(operator.mul, other)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(operator.truediv, other)
+    __add__ = __radd__ = partialmethod(_with, operator.add)
+    __mul__ = __rmul__ = partialmethod(_with, operator.mul)
+    __truediv__ = partialmethod(_with, operator.truediv)
 
     def __rtruediv__(self, other: Any) -> Constant:
         return Constant.of(other) / self
@@ -82,5 +77,3 @@ class Constant:
 
     def __hash__(self) -> int:
         return hash(self.held)
-
-    __radd__, __rmul__ = __add__, __mul__

@@ -14,7 +14,7 @@ from pairgrad._lazy import attach
 
 if TYPE_CHECKING:
     from pairgrad.cli.commands import complete_realizations
-    from pairgrad.cli.mistakes import THREADS, check_file, explained, fail, known_realizations
+    from pairgrad.cli.mistakes import THREADS, check_file, explained, fail
     from pairgrad.cli.output import Tick, prepare, progress
     from pairgrad.cli.pages import Command, Group
     from pairgrad.cli.streams import Streams, silence
@@ -29,7 +29,6 @@ __all__ = [
     "complete_realizations",
     "explained",
     "fail",
-    "known_realizations",
     "main",
     "prepare",
     "progress",
@@ -38,7 +37,7 @@ __all__ = [
 
 _NAMES = {
     "commands": ("complete_realizations",),
-    "mistakes": ("THREADS", "check_file", "explained", "fail", "known_realizations"),
+    "mistakes": ("THREADS", "check_file", "explained", "fail"),
     "output": ("Tick", "prepare", "progress"),
     "pages": ("Command", "Group"),
     "streams": ("Streams", "silence"),

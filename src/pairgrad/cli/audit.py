@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -27,7 +26,7 @@ from pairgrad.cli.spec import SpecError, check_inputs, parse_domain
 from pairgrad.cli.streams import Streams
 from pairgrad.cli.target import Unusable, saying, split
 from pairgrad.coherence.judge.verdict import Verdict
-from pairgrad.coherence.report.annotations import annotations, code_quality, failure_annotation
+from pairgrad.coherence.report.annotations import annotations, code_quality, failure_annotation, failure_entry
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.intent import INTENTS
 from pairgrad.ground.checks import integer_at_least, one_of
@@ -157,7 +156,7 @@ class _Audits:
         if report is not None and not _undecided(trouble, report):
             self._entries += code_quality(report, location, key=target)
         if trouble:
-            self._entries.append(_failure_entry(target, trouble, location))
+            self._entries.append(failure_entry(target, trouble, location))
         self._codes.append(code)
         return written
 
@@ -233,20 +232,6 @@ def _stems(targets: Sequence[str]) -> list[str]:
 def _undecided(trouble: str, report: Report) -> bool:
     """Whether the trouble is all that there is to say."""
     return bool(trouble) and report.verdict is Verdict.INCONCLUSIVE
-
-
-def _failure_entry(target: str, message: str, location: str | None = None) -> dict[str, Any]:
-    """In GitLab's code-quality format, that a target could not be audited to the end."""
-    name, _, line = (location or "").rpartition(":")
-    path, root = Path(name), Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
-    path = path.relative_to(root) if path.is_relative_to(root) else path
-    return {
-        "description": f"{target} could not be audited to the end: {' '.join(message.split())}",
-        "check_name": "pairgrad/failure",
-        "fingerprint": hashlib.sha256(f"failure\0{target}".encode(errors="replace")).hexdigest()[:32],
-        "severity": "critical",
-        "location": {"path": path.as_posix() if name else "unknown", "lines": {"begin": int(line) if name else 1}},
-    }
 
 
 def _check(options: AuditOptions) -> None:

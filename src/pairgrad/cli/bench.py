@@ -15,7 +15,7 @@ import pairgrad as pg
 from pairgrad.cli.commands import BenchOptions
 from pairgrad.cli.output import print_table, progress, save_json
 from pairgrad.ground.checks import one_of
-from pairgrad.ground.timing import Call, machine_line, median_seconds
+from pairgrad.ground.timing import Call, machine_line, median_seconds, threads
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _ELEMENTS = 4096
@@ -47,17 +47,13 @@ class Measured:
 
 def run(workload: BenchOptions, console: Console) -> None:
     """Measure, print, and write down if asked for."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(workload.threads)
-    try:
+    with threads(workload.threads):
         on = "" if workload.device == "cpu" else f"{torch.get_device_module(workload.device).get_device_name()}; "
         where = f"{on}{machine_line()}"
         results = []
         for part in (learning_step, potentials):
             with progress(console, part.__name__.replace("_", " "), 1):
                 results.append(part(workload))
-    finally:
-        torch.set_num_threads(before)
     for measured in results:
         base = measured.seconds[measured.base]
         rows = [(name, f"{1e3 * seconds:.3f}", f"{seconds / base:.2f}") for name, seconds in measured.seconds.items()]

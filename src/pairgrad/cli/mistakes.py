@@ -79,13 +79,3 @@ def explained(
         if not _too_large(error):
             raise
         fail(command, f"not enough memory for what was asked: {str(error).splitlines()[0] or 'out of memory'}; choose smaller numbers")
-
-
-def known_realizations(given: list[str] | None, option: str = "--realization") -> None:
-    """Refuse an unknown realization."""
-    import pairgrad
-
-    known = [r.name for r in pairgrad.realizations() if r.name != "reference"]
-    for name in given or ():
-        if name not in known:
-            raise typer.BadParameter(f"{option} must be one of {', '.join(known)}, got {name!r}")

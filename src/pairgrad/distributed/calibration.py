@@ -10,6 +10,7 @@ import torch
 
 from pairgrad.distributed.footprint import SMALLEST_TILE, TILE_ELEMENTS
 from pairgrad.ground.checks import integer_at_least
+from pairgrad.ground.timing import threads as on_threads
 from pairgrad.losses import vmf_cross_entropy
 from pairgrad.sphere import ClassBank
 
@@ -51,16 +52,12 @@ def calibrated(
     integer_at_least("dim", dim, 2)
     integer_at_least("rows", rows, 1)
     integer_at_least("classes", classes, 1)
-    before = torch.get_num_threads()
-    torch.set_num_threads(integer_at_least("threads", threads, 1))
-    try:
+    with on_threads(integer_at_least("threads", threads, 1)):
         timed = _Pass(dim, rows, dtype, torch.device(device), classes)
         whole = timed.fastest(timed.whole)
         tick()
         products = timed.fastest(timed.products)
         tick()
-    finally:
-        torch.set_num_threads(before)
     return solved(dim, whole / (rows * classes), products / (rows * classes))
 
 

@@ -9,8 +9,8 @@ from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchAr
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, integer_at_least, one_of
-from pairgrad.ground.files import sync_directory, sync_file, umask, write_atomically
-from pairgrad.ground.timing import machine, machine_line, median_seconds, one_thread, processor
+from pairgrad.ground.files import sync_directory, umask, write_atomically
+from pairgrad.ground.timing import machine, machine_line, median_seconds, processor, threads
 
 __all__ = [
     "BallArithmetic",
@@ -24,11 +24,10 @@ __all__ = [
     "machine_line",
     "median_seconds",
     "one_of",
-    "one_thread",
     "processor",
     "rounded_up",
     "sync_directory",
-    "sync_file",
+    "threads",
     "umask",
     "working_precision",
     "write_atomically",

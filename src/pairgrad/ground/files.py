@@ -37,15 +37,6 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
     return given
 
 
-def sync_file(path: str | os.PathLike[str]) -> None:
-    """Return when the file's bytes are on the disk."""
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def sync_directory(path: str | os.PathLike[str]) -> None:
     """Return when the directory's names are on the disk, where the file system can tell."""
     try:

@@ -29,10 +29,10 @@ def median_seconds(calls: Mapping[str, Call], repeats: int) -> dict[str, float]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on a single thread, and as before afterwards."""
+def threads(count: int) -> Iterator[None]:
+    """torch on so many threads, and as before afterwards."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

@@ -19,7 +19,6 @@ import torch
 
 from pairgrad.mixture.rows import Rows, wide
 from pairgrad.potentials import Potential
-from pairgrad.sphere.area import log_area
 
 E_STEPS = ("soft", "hard", "stochastic")
 _WARM_STEPS = 3
@@ -181,8 +180,3 @@ class Maximiser:
                 if bool((step.abs() <= _WARM_ENOUGH * x).all()):
                     return x
         return self.potential.concentration(resultants)
-
-
-def constant(features: int) -> float:
-    """What a log-density has beside the scores: minus the logarithm of the area of the sphere."""
-    return -log_area(features)

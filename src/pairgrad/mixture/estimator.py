@@ -14,13 +14,14 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pairgrad.ground.checks import integer_at_least
-from pairgrad.mixture.em import Maximiser, Parameters, Scores, Statistics, constant
+from pairgrad.mixture.em import Maximiser, Parameters, Scores, Statistics
 from pairgrad.mixture.inputs import Kind, directions, read, read_weights
 from pairgrad.mixture.options import check_parameters
 from pairgrad.mixture.rows import Rows, wide
 from pairgrad.mixture.runs import Iterations, Progress, Run, complaints
 from pairgrad.mixture.start import light, nearest, reseed, seeds
 from pairgrad.potentials import Potential, potential
+from pairgrad.sphere.area import log_area
 
 
 class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
@@ -215,7 +216,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         if which.numel():
             statistics = reseed(statistics, which, expectation.rows, rows, weights)
         run = Run(iterations.maximiser(statistics, start), statistics, iterations=steps, reseeded=which.numel())
-        run.objective = expectation.objective + constant(rows.features)
+        run.objective = expectation.objective - log_area(rows.features)
         run.curve = [*(self.log_likelihoods_ if not first and self._steps else []), run.objective]
         self._keep(run, rows, weights, kind, steps)
         return self
@@ -251,7 +252,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         self._statistics = tuple(part.numpy() for part in _per_unit(run.statistics))
         labels, densities = self._labels_and_densities(rows)
         self.labels_ = kind.give(labels)
-        self.log_likelihood_ = _mean(densities, weights) + constant(rows.features)
+        self.log_likelihood_ = _mean(densities, weights) - log_area(rows.features)
         self.lower_bound_ = run.objective
         self.log_likelihoods_ = list(run.curve)
         self.monotone_log_likelihood_ = run.monotone if not steps else None
@@ -273,13 +274,13 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> Any:
         """The log-density of every row with respect to the surface of the sphere, (n_samples,)."""
         rows, kind = self._read(X)
-        return kind.give(self._labels_and_densities(rows)[1] + constant(rows.features))
+        return kind.give(self._labels_and_densities(rows)[1] - log_area(rows.features))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The mean log-density of the rows, weighted by `sample_weight`."""
         rows, _ = self._read(X)
         weights = read_weights(sample_weight, rows)
-        return _mean(self._labels_and_densities(rows)[1], weights) + constant(rows.features)
+        return _mean(self._labels_and_densities(rows)[1], weights) - log_area(rows.features)
 
     def aic(self, X: Any) -> float:
         """Akaike's information criterion of `X`: the lower the better."""
@@ -321,7 +322,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _total(self, X: Any) -> tuple[float, int]:
         rows, _ = self._read(X)
-        return (_mean(self._labels_and_densities(rows)[1], None) + constant(rows.features)) * rows.count, rows.count
+        return (_mean(self._labels_and_densities(rows)[1], None) - log_area(rows.features)) * rows.count, rows.count
 
     def _n_parameters(self) -> int:
         """Free parameters: directions, concentrations, weights."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pairgrad.mixture.em import Expectation, Maximiser, Parameters, Scores, Statistics, constant, expect
+from pairgrad.mixture.em import Expectation, Maximiser, Parameters, Scores, Statistics, expect
 from pairgrad.mixture.rows import Rows
 from pairgrad.mixture.start import light, reseed
+from pairgrad.sphere.area import log_area
 
 RESEEDS_PER_COMPONENT = 3  # on average, per run; then light components are left alone
 PATIENCE = 10  # iterations of the stochastic E-step without a better likelihood
@@ -89,7 +90,7 @@ class Iterations:
         while True:
             scores = self.scores(parameters)
             expectation, rounding = self.expectation(scores, generator), scores.rounding()
-            objective = expectation.objective + constant(self.rows.features)
+            objective = expectation.objective - log_area(self.rows.features)
             run.curve.append(objective)
             change = None if before is None else objective - before[0]
             if before is not None and objective < before[0] - before[1] - rounding:

@@ -25,7 +25,8 @@ _FUSED = FusedArithmetic()
 _MEAN_RULE, _BREGMAN_RULE = gauss_legendre(6), gauss_legendre(20)
 
 
-def _value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+def plain_value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
+    """Without the slope that the realization supplies: autograd goes through the formula."""
     return torch.where(x.isinf(), torch.inf, pot.formulas(x.dtype).value(TORCH, x))
 
 
@@ -201,7 +202,7 @@ def _d_gain(pot: Potential, square: torch.Tensor, bend: Kernel, of: Kernel) -> t
 
 
 slope: Kernel = differentiable(_slope, lambda pot, _, x: curvature(pot, x))
-value: Kernel = differentiable(_value, lambda pot, _, x: slope(pot, x))
+value: Kernel = differentiable(plain_value, lambda pot, _, x: slope(pot, x))
 pair = differentiable_pair(_pair, lambda pot, x: curvature(pot, x))
 complement: Kernel = differentiable(_complement, lambda pot, _, x: -curvature(pot, x))
 deficit: Kernel = differentiable(_deficit, lambda pot, _, x: complement(pot, x))

@@ -105,7 +105,7 @@ class Consistent(_Recurrence):
         self._recorded = derivative == "autograd"
 
     def value(self, x: torch.Tensor) -> torch.Tensor:
-        return self._elementwise(_recorded_value if self._recorded else kernels.value, x=x)
+        return self._elementwise(kernels.plain_value if self._recorded else kernels.value, x=x)
 
     def slope(self, x: torch.Tensor) -> torch.Tensor:
         return self._elementwise(_recorded_slope if self._recorded else kernels.slope, x=x)
@@ -129,14 +129,10 @@ class LogMiller(Original):
     _kind = LogMillerFormulas
 
 
-def _recorded_value(pot: Potential, x: torch.Tensor) -> torch.Tensor:
-    return torch.where(x.isinf(), torch.inf, pot.formulas(x.dtype).value(kernels.TORCH, x))
-
-
 def _recorded_difference(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return _recorded_value(pot, b) - _recorded_value(pot, a)
+    return kernels.plain_value(pot, b) - kernels.plain_value(pot, a)
 
 
 def _recorded_slope(pot: Potential, x: torch.Tensor) -> torch.Tensor:
-    recorded = torch.func.grad(lambda y: _recorded_value(pot, y).sum())(x)
+    recorded = torch.func.grad(lambda y: kernels.plain_value(pot, y).sum())(x)
     return torch.where(x.isinf(), torch.sign(x), recorded)

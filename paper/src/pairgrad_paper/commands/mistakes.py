@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
+import pairgrad
 from pairgrad import cli
 
 
@@ -21,3 +24,11 @@ def explained(command: str, output: Path | None = None, file: str | None = None)
 
     with cli.explained(command, output, file=file, also=(UnknownName, RecordError, DataError, RunError, SettingError, ProcessError)):
         yield
+
+
+def known_realizations(given: list[str] | None, option: str = "--realization") -> None:
+    """Refuse an unknown realization."""
+    known = [r.name for r in pairgrad.realizations() if r.name != "reference"]
+    for name in given or ():
+        if name not in known:
+            raise typer.BadParameter(f"{option} must be one of {', '.join(known)}, got {name!r}")

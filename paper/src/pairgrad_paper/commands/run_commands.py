@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pairgrad.cli import THREADS, Streams, complete_realizations, known_realizations
+from pairgrad.cli import THREADS, Streams, complete_realizations
 from pairgrad_paper.commands import completion
-from pairgrad_paper.commands.mistakes import explained
+from pairgrad_paper.commands.mistakes import explained, known_realizations
 
 _WHAT, _LOOK, _WHERE, _SEVERAL = "What to train", "Checkpoints, logs and evaluations", "Where", "With several processes"
 

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from pairgrad.ground import integer_at_least, sync_directory, sync_file, umask, write_atomically
+from pairgrad.ground import integer_at_least, sync_directory, umask, write_atomically
 from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError
 from pairgrad_paper.runs.listing import NAME, checkpoints, directory_name, leftovers, replaced_name, step_of
 from pairgrad_paper.runs.manifest import JSON, SAFETENSORS, Manifest, digest, read_manifest, read_tensors, verified
@@ -119,7 +119,7 @@ def _written(folder: Path, step: int, tensors: dict[str, torch.Tensor], skeleton
         numbers = temporary / SAFETENSORS
         save_file(tensors, numbers)
         os.chmod(numbers, 0o666 & ~umask())
-        sync_file(numbers)
+        _sync(numbers)
         manifest = Manifest(step, numbers.stat().st_size, digest(numbers), skeleton, extra)
         os.chmod(temporary, 0o777 & ~umask())
         write_atomically(temporary / JSON, manifest.text())  # brings the directory to the disk too
@@ -127,6 +127,15 @@ def _written(folder: Path, step: int, tensors: dict[str, torch.Tensor], skeleton
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _sync(path: Path) -> None:
+    """Return when the file's bytes are on the disk."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _put(temporary: Path, target: Path) -> Path:

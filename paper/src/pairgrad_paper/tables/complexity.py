@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 import pairgrad as pg
-from pairgrad.ground import median_seconds, one_thread
+from pairgrad.ground import median_seconds, threads
 from pairgrad_paper.records import Line, Record, RecordError, Records, origin
 from pairgrad_paper.runs.facts import environment
 from pairgrad_paper.tables import published
@@ -45,7 +45,7 @@ def measure(
 ) -> Record:
     """Times of value and slope together on this machine, on one thread; one tick per dimension."""
     lines: list[Line] = []
-    with one_thread():
+    with threads(1):
         where = origin(environment(), command)
         for dim in dimensions:
             x = (dim / 2 - 1) * torch.logspace(-2, 2, elements, dtype=torch.float64)

@@ -42,21 +42,19 @@ def code_quality(report: Report | RunReport, location: str | None = None, *, key
     for issue in _issues(report, location):
         identity = "\0".join((issue.check, issue.path or "", issue.name, key))
         seen[identity] = seen.get(identity, 0) + 1
-        entries.append(
-            {
-                "description": f"{issue.title}: {issue.message}".replace("\n", " "),
-                "check_name": f"pairgrad/{issue.check}",
-                "fingerprint": hashlib.sha256(f"{identity}\0{seen[identity]}".encode()).hexdigest()[:32],
-                "severity": _SEVERITY[issue.level],
-                "location": {"path": issue.path or _NOWHERE, "lines": {"begin": issue.line or 1}},
-            }
-        )
+        entries.append(_entry(issue, f"{identity}\0{seen[identity]}"))
     return entries
 
 
 def failure_annotation(title: str, message: str, location: str | None = None) -> str:
     """A line for GitHub on something that could not be audited."""
     return _command(_Issue("error", "failure", title, title, message, *_place(location)))
+
+
+def failure_entry(target: str, message: str, location: str | None = None) -> dict[str, Any]:
+    """An entry for GitLab on a target that could not be audited to the end."""
+    title, words = f"{target} could not be audited to the end", " ".join(message.split())
+    return _entry(_Issue("error", "failure", target, title, words, *_place(location)), f"failure\0{target}")
 
 
 def callable_location(fn: Callable[..., Any]) -> str | None:
@@ -151,6 +149,16 @@ def _place(location: str | None) -> tuple[str | None, int | None]:
     if path.is_relative_to(root):
         path = path.relative_to(root)
     return path.as_posix(), int(number)
+
+
+def _entry(issue: _Issue, identity: str) -> dict[str, Any]:
+    return {
+        "description": f"{issue.title}: {issue.message}".replace("\n", " "),
+        "check_name": f"pairgrad/{issue.check}",
+        "fingerprint": hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32],
+        "severity": _SEVERITY[issue.level],
+        "location": {"path": issue.path or _NOWHERE, "lines": {"begin": issue.line or 1}},
+    }
 
 
 def _command(issue: _Issue) -> str:

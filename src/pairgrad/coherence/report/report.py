@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path as FilePath
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from pairgrad.coherence.judge.verdict import MEANING, PASSING, Finding, Verdict
 from pairgrad.coherence.measure.scan import Region
@@ -75,8 +75,38 @@ class FieldPicture:
     consistent: tuple[tuple[tuple[float, float], ...], ...] | None = None
 
 
+class SavedReport:
+    """How reports are written to files and read again."""
+
+    _schema: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def to_json(self, path: str | FilePath | None = None, *, indent: int | None = 2) -> str:
+        """The report as JSON, with the name of its schema, and into a file if a path is given."""
+        text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        if path is not None:
+            write_atomically(path, text + "\n")
+        return text
+
+    def to_html(self, path: str | FilePath) -> FilePath:
+        """The report as one page to be read in a browser, without a network; returns the path. Needs the extra `pairgrad[html]`."""
+        from pairgrad.coherence.report.page import render
+
+        return write_atomically(path, render(self))  # pyright: ignore[reportArgumentType] (a Report or a RunReport)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The report that `to_dict` or a JSON file was made from."""
+        found = data.get("schema") if isinstance(data, Mapping) else None
+        if found != cls._schema:
+            raise ValueError(f"data must be a report of schema {cls._schema!r}, as {cls.__name__}.to_dict makes it, got {found!r}")
+        return restored(cls, data)
+
+
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(SavedReport):
     """The result of [`audit`][pairgrad.coherence.audit.audit].
 
     Attributes:
@@ -98,6 +128,8 @@ class Report:
         curves: work and energy at the places that speak loudest.
         picture: the supplied field on a plane through the inputs, where the audit found a defect there.
     """
+
+    _schema = SCHEMA
 
     name: str
     verdict: Verdict
@@ -194,7 +226,7 @@ class Report:
         return f"{METHOD} {rate} {LIMITS}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings and lists; infinities and NaN as strings."""
+        """Everything as plain numbers, strings and lists, schema "pairgrad.audit/1"; infinities and NaN as strings."""
         data = asdict(self)
         data["verdict"] = self.verdict.value
         data["schema"] = SCHEMA
@@ -204,37 +236,6 @@ class Report:
         for finding, entry in zip(self.findings, data["findings"], strict=True):
             entry["causes"], entry["remedy"] = list(finding.causes), finding.remedy
         return plain(data)
-
-    def to_json(self, path: str | FilePath | None = None, *, indent: int | None = 2) -> str:
-        """The report as JSON (schema "pairgrad.audit/1"), and into a file if a path is given."""
-        return written_as_json(self.to_dict(), path, indent)
-
-    def to_html(self, path: str | FilePath) -> FilePath:
-        """The report as one page to be read in a browser, without a network; returns the path. Needs the extra `pairgrad[html]`."""
-        from pairgrad.coherence.report.page import render
-
-        return write_atomically(path, render(self))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Report:
-        """The report that [`to_dict`][pairgrad.coherence.Report.to_dict] or a JSON file was made from."""
-        return read_from_dict(cls, data, SCHEMA)
-
-
-def written_as_json(data: dict[str, Any], path: str | FilePath | None, indent: int | None) -> str:
-    """Plain data as JSON, and into a file if a path is given."""
-    text = json.dumps(data, indent=indent, allow_nan=False)
-    if path is not None:
-        write_atomically(FilePath(path), text + "\n")
-    return text
-
-
-def read_from_dict(kind: Any, data: Any, schema: str) -> Any:
-    """What `to_dict` of a report was made from, if it says that it has this schema."""
-    found = data.get("schema") if isinstance(data, Mapping) else None
-    if found != schema:
-        raise ValueError(f"data must be a report of schema {schema!r}, as {kind.__name__}.to_dict makes it, got {found!r}")
-    return restored(kind, data)
 
 
 def restored(kind: Any, data: Any) -> Any:

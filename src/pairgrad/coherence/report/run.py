@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path as FilePath
 from typing import Any
 
 from pairgrad.coherence.judge.verdict import ADVICE, MEANING, PASSING, Verdict
-from pairgrad.coherence.report.report import METHOD, Report, number, plain, read_from_dict, written_as_json
-from pairgrad.ground.files import write_atomically
+from pairgrad.coherence.report.report import METHOD, Report, SavedReport, number, plain
 
 RUN_SCHEMA = "pairgrad.run/1"
 
@@ -107,7 +104,7 @@ class NodeReport:
 
 
 @dataclass(frozen=True, repr=False)
-class RunReport:
+class RunReport(SavedReport):
     """The result of [`Recording.audit`][pairgrad.coherence.Recording.audit].
 
     Attributes:
@@ -119,6 +116,8 @@ class RunReport:
         notes: what was not seen, and why.
         seconds: what the audit took.
     """
+
+    _schema = RUN_SCHEMA
 
     verdict: Verdict
     passed: bool
@@ -181,7 +180,7 @@ class RunReport:
         return "\n\n".join(textwrap.fill(part, 100) for part in parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings and lists; infinities and NaN as strings."""
+        """Everything as plain numbers, strings and lists, schema "pairgrad.run/1"; infinities and NaN as strings."""
         data = asdict(self)
         data["verdict"] = self.verdict.value
         data["schema"], data["headline"] = RUN_SCHEMA, self.headline
@@ -190,21 +189,6 @@ class RunReport:
             entry["worst"] = None if node.worst is None else node.worst.to_dict()
         data["loss"] = None if self.loss is None else self.loss.to_dict()
         return plain(data)
-
-    def to_json(self, path: str | FilePath | None = None, *, indent: int | None = 2) -> str:
-        """The report as JSON (schema "pairgrad.run/1"), and into a file if a path is given."""
-        return written_as_json(self.to_dict(), path, indent)
-
-    def to_html(self, path: str | FilePath) -> FilePath:
-        """The report as one page to be read in a browser, without a network; returns the path. Needs the extra `pairgrad[html]`."""
-        from pairgrad.coherence.report.page import render
-
-        return write_atomically(path, render(self))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RunReport:
-        """The report that [`to_dict`][pairgrad.coherence.RunReport.to_dict] or a JSON file was made from."""
-        return read_from_dict(cls, data, RUN_SCHEMA)
 
 
 def ranked(nodes: list[NodeReport]) -> tuple[NodeReport, ...]:

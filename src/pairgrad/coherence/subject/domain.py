@@ -17,7 +17,33 @@ _HUGE = sys.float_info.max
 
 
 @dataclass(frozen=True)
-class Box:
+class Interval:
+    """Between two finite numbers."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high, name = self.low, self.high, type(self).__name__
+        if not all(isinstance(end, (int, float)) and not isinstance(end, bool) and -_HUGE <= end <= _HUGE for end in (low, high)):
+            raise ValueError(f"{name} needs two finite numbers low < high, got low={describe(low)}, high={describe(high)}")
+        if not low < high:
+            raise ValueError(f"{name} needs low < high, got low={low!r}, high={high!r}")
+        object.__setattr__(self, "low", float(low))
+        object.__setattr__(self, "high", float(high))
+
+    @property
+    def middle(self) -> float:
+        """Of the interval, on its scale."""
+        return self.between(self.low, self.high)
+
+    def between(self, a: float, b: float) -> float:
+        """The middle of two points, on the scale of the interval."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Box(Interval):
     """Every element of an argument lies between `low` and `high`, and is drawn evenly.
 
     Examples:
@@ -26,15 +52,11 @@ class Box:
         Box(low=-3.0, high=3.0)
     """
 
-    low: float
-    high: float
-
     def __post_init__(self) -> None:
-        _check_ends(type(self).__name__, self.low, self.high)
+        low, high = self.low, self.high
+        super().__post_init__()
         if not math.isfinite(self.high - self.low):
-            raise ValueError(f"Box needs a width that is finite, got low={self.low!r}, high={self.high!r}")
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
+            raise ValueError(f"Box needs a width that is finite, got low={low!r}, high={high!r}")
 
     def draw(self, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Points for every element of a tensor, uniformly."""
@@ -50,18 +72,12 @@ class Box:
         """Ends of `tiles` equal pieces."""
         return [self.low + (self.high - self.low) * i / tiles for i in range(tiles)] + [self.high]
 
-    @property
-    def middle(self) -> float:
-        """Of the interval."""
-        return self.between(self.low, self.high)
-
     def between(self, a: float, b: float) -> float:
-        """The middle of two points, on a linear scale."""
         return a / 2 + b / 2
 
 
 @dataclass(frozen=True)
-class LogRange:
+class LogRange(Interval):
     """Every element of an argument lies between `low` and `high`, both positive, and its logarithm is drawn evenly.
 
     Examples:
@@ -70,15 +86,11 @@ class LogRange:
         LogRange(low=0.001, high=100000.0)
     """
 
-    low: float
-    high: float
-
     def __post_init__(self) -> None:
-        _check_ends(type(self).__name__, self.low, self.high)
-        if self.low <= 0:
-            raise ValueError(f"LogRange needs 0 < low < high, got low={self.low!r}: use Box for intervals that reach zero")
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
+        low = self.low
+        super().__post_init__()
+        if low <= 0:
+            raise ValueError(f"LogRange needs 0 < low < high, got low={low!r}: use Box for intervals that reach zero")
 
     def draw(self, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Points for every element of a tensor, log-uniformly."""
@@ -98,24 +110,8 @@ class LogRange:
         """log(high / low), also where the quotient overflows."""
         return math.log(self.high) - math.log(self.low)
 
-    @property
-    def middle(self) -> float:
-        """The geometric middle of the interval."""
-        return self.between(self.low, self.high)
-
     def between(self, a: float, b: float) -> float:
-        """The middle of two points, on a logarithmic scale."""
         return math.sqrt(a) * math.sqrt(b)
-
-
-Interval = Box | LogRange
-
-
-def _check_ends(name: str, low: Any, high: Any) -> None:
-    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) and -_HUGE <= end <= _HUGE for end in (low, high)):
-        raise ValueError(f"{name} needs two finite numbers low < high, got low={describe(low)}, high={describe(high)}")
-    if not low < high:
-        raise ValueError(f"{name} needs low < high, got low={low!r}, high={high!r}")
 
 
 def is_strategy(value: Any) -> bool:
@@ -125,7 +121,7 @@ def is_strategy(value: Any) -> bool:
 
 def as_interval(value: Any) -> Any:
     """An interval, a strategy, or a pair of numbers as a box."""
-    if isinstance(value, (Box, LogRange)) or is_strategy(value):
+    if isinstance(value, Interval) or is_strategy(value):
         return value
     if isinstance(value, (tuple, list)) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value):
         return Box(*value)

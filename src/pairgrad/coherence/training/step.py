@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,9 @@ class Replay:
         functions: the custom Functions on the way to it.
     """
 
-    def __init__(self, step: Step, names: tuple[str, ...]) -> None:
+    def __init__(self, step: Step) -> None:
         self.leaves = tuple(step.sources[slot].copy.detach().clone().requires_grad_() for slot in step.leaves)
-        self.names, self.value = names, step.value.item()
+        self.names, self.value = step.names(), step.value.item()
         self.functions: tuple[type[Function], ...] = tuple(dict.fromkeys(f for call in step.calls for f in call.functions))
         self._step = step
 
@@ -72,14 +72,13 @@ class Source:
     copy: torch.Tensor
     leaf: bool  # whether the loss is a function of it
     kind: str
-    identity: int
 
     @staticmethod
     def of(tensor: torch.Tensor) -> Source:
         with torch.inference_mode(False), torch.no_grad():
             copy = tensor.detach().clone()
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "tensor"
-        return Source(copy, tensor.requires_grad, kind, id(tensor))
+        return Source(copy, tensor.requires_grad, kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +130,9 @@ class Step:
             later |= call.slots()
         self._last.reverse()
 
-    def names(self, given: Mapping[int, str]) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         sources = [self.sources[slot] for slot in self.leaves]
-        return tuple(given.get(source.identity, f"{source.kind} {i} {tuple(source.copy.shape)}") for i, source in enumerate(sources))
+        return tuple(f"{source.kind} {i} {tuple(source.copy.shape)}" for i, source in enumerate(sources))
 
     def run(self, leaves: tuple[torch.Tensor, ...]) -> torch.Tensor:
         tensors = {slot: source.copy.clone() if slot in self._altered else source.copy for slot, source in self.sources.items()}

@@ -102,18 +102,14 @@ class Tape(TorchFunctionMode):
         self._graph = False  # whether there is a graph yet
         self._hint = ""
 
-    def replay(self, names: Mapping[int, str] | None = None) -> Replay | None:
-        """The loss as a function, if the value and the gradient that the step had come out of it again; otherwise None, and `reason` says why.
-
-        Args:
-            names: what parameters are called, by their id: `{id(p): name for name, p in model.named_parameters()}`.
-        """
+    def replay(self) -> Replay | None:
+        """The loss as a function, if the value and the gradient that the step had come out of it again; otherwise None, and `reason` says why."""
         if self._step is not None and self._replay is None and not self.reason:
-            replay = Replay(self._step, self._step.names(names or {}))
+            replay = Replay(self._step)
             self.reason = self._step.difference(replay)
             if not self.reason and self._step.reached != self._step.leaves:
                 self._step.leaves = self._step.reached
-                replay = Replay(self._step, self._step.names(names or {}))
+                replay = Replay(self._step)
             self._replay = None if self.reason else replay
             self._step = None
         return self._replay

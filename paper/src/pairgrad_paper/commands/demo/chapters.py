@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 import pairgrad as pg
 from pairgrad.certificates import certify_step, measured_ratio_error, prove_potential
 from pairgrad.cli import progress
-from pairgrad.ground import one_thread, rounded_up
+from pairgrad.ground import rounded_up, threads
 from pairgrad_paper.catalogue import FIGURES, TABLES
 from pairgrad_paper.commands.demo.bars import watched
 from pairgrad_paper.commands.demo.miniature import DIM, Miniature
@@ -129,7 +129,7 @@ def three_arms_training(teller: Teller, setting: Setting) -> None:
         for name in ARMS:
             arm = Arm(setting.recipe, name, setting.recipe.seed)
             paths[name] = setting.output / "runs" / arm.name
-            with one_thread(), run_directory(paths[name], arm, setting.benchmark) as directory:
+            with threads(1), run_directory(paths[name], arm, setting.benchmark) as directory:
                 outcome = train(directory, make_trainer(arm, setting.benchmark), Options(monitor_every=100), observers[name])
             if outcome.ending != "finished":
                 raise KeyboardInterrupt

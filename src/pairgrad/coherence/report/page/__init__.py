@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from datetime import UTC, datetime
 from importlib import metadata
@@ -18,6 +19,7 @@ import torch
 
 from pairgrad.coherence.judge.verdict import ADVICE, MEANING
 from pairgrad.coherence.report.page import content, svg
+from pairgrad.coherence.report.page.figures import picture_figure
 from pairgrad.coherence.report.report import LIMITS, METHOD, Report
 from pairgrad.coherence.report.run import RunReport
 
@@ -41,7 +43,6 @@ def render(report: Report | RunReport) -> str:
         meaning=MEANING,
         method=METHOD,
         limits=LIMITS,
-        snippet=content.snippet(report),
         versions={"pairgrad": _version(), "torch": torch.__version__},
         made=datetime.now(UTC),
         data=data,
@@ -66,9 +67,16 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        extensions=["jinja2.ext.do"],
     )
-    environment.globals |= {"content": content, "svg": svg, "advice": ADVICE}
-    environment.filters |= {"pretty": svg.pretty, "prettily": svg.prettily, "sentence": content.sentence, "zip": zip}
+    environment.globals |= {"content": content, "log10": math.log10, "advice": ADVICE}
+    environment.filters |= {
+        "pretty": svg.pretty,
+        "prettily": svg.prettily,
+        "sentence": content.sentence,
+        "drawn": picture_figure,
+        "zip": zip,
+    }
     return environment
 
 

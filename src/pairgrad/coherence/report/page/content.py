@@ -12,10 +12,10 @@ from typing import Any
 
 from pairgrad.coherence.judge.conclusions import by_argument
 from pairgrad.coherence.judge.verdict import Finding, Verdict
-from pairgrad.coherence.report.page.figures import EVENTS, Figure, Mark, Place, curve_figure, defect_figure, picture_figure, region_strip
+from pairgrad.coherence.report.page.figures import EVENTS, Figure, Mark, Place, curve_figure, defect_figure, region_strip
 from pairgrad.coherence.report.page.svg import prettily, pretty, rounded
 from pairgrad.coherence.report.report import Report, StateDefect
-from pairgrad.coherence.report.run import NodeReport, RunReport
+from pairgrad.coherence.report.run import NodeReport
 
 FINDINGS = 60  # shown in full
 ROWS = 200  # of a table of readings
@@ -71,18 +71,6 @@ def where(report: Report) -> tuple[str, str]:
     return ("nowhere", "among the states looked at") if report.passed else ("not known", "")
 
 
-def looked(report: Report) -> tuple[str, str]:
-    """How many lines were looked along, and what they showed."""
-    off = sum(state.verdict == "incoherent" for state in report.states)
-    mute = sum(state.verdict in UNTOLD for state in report.states)
-    parts = [
-        f"{off:,} show a defect" if off else "",
-        f"{len(report.states) - off - mute:,} show none" if off + mute < len(report.states) else "",
-        f"{mute:,} could not tell" if mute else "",
-    ]
-    return f"{len(report.states):,} line{'s' * (len(report.states) != 1)} through states", listed(list(filter(None, parts)))
-
-
 def curves(report: Report) -> list[Figure]:
     """Work and energy, a figure for each curve that has more than a point."""
     return [
@@ -99,11 +87,6 @@ def events(report: Report, name: str) -> list[Place]:
         for finding in report.findings
         if finding.kind in EVENTS and finding.where == name and _known(finding)
     ]
-
-
-def picture(report: Report) -> Figure | None:
-    """The picture of the gradient field, if the report has one."""
-    return None if report.picture is None else picture_figure(report.picture)
 
 
 def defects(report: Report, order: int = 1) -> list[Figure]:
@@ -260,51 +243,3 @@ def _shown(value: Any) -> str:
 def percent(*shares: float) -> str:
     """One share, or an interval."""
     return f"{' to '.join(pretty(100 * share, 2 if len(shares) > 1 and share < 0.995 else 3) for share in shares)}\u00a0%"
-
-
-def snippet(report: Report | RunReport) -> str:
-    """Python that makes the report again, as far as the report knows how it was made."""
-    if isinstance(report, RunReport):
-        reports = [report.loss, *(node.worst for node in report.nodes)]
-        seed = next((f"seed={each.seed}" for each in reports if each is not None), "")
-        lines = [
-            "import pairgrad as pg",
-            "",
-            f"with pg.record({seed}) as recording:",
-            "    ...                              # the same steps of training, from the same start",
-            "report = recording.audit()",
-            "print(report.explain())",
-        ]
-        return "\n".join(lines)
-    options = [f"effort={report.effort!r}", f"seed={report.seed}"]
-    if report.regions:
-        ends = {name: (regions[0].low, regions[-1].high) for name, regions in report.regions.items() if regions}
-        options.insert(0, f"domain={ends!r}")
-    if report.intent:
-        options.append(f"intent={report.intent!r}")
-    lines = [
-        "import torch, pairgrad as pg",
-        "",
-        f"fn = ...                             # {' '.join(report.name.split())}",
-        f"inputs = ...                         # what it was audited at, in {report.dtype}",
-        f"report = pg.audit(fn, inputs, {', '.join(options)})",
-        "print(report.explain())",
-    ]
-    return "\n".join(lines)
-
-
-def worst(report: RunReport) -> tuple[str, str]:
-    """The largest defect of any node that fails."""
-    failing = [node for node in report.nodes if not node.passed and node.defect > 0]
-    if not failing:
-        return ("none seen", "in the custom backwards looked at") if report.passed else ("not measured", "see what was found, node by node")
-    node = max(failing, key=lambda node: node.defect)
-    return f"{pretty(node.defect)} of its gradient", f"± {pretty(node.defect_error, 2)}, in {node.name}, at worst"
-
-
-def loss(report: RunReport) -> tuple[str, str]:
-    """The verdict on the loss of a recorded run and how large its defect is; or why it was not replayed."""
-    if report.loss is None:
-        return "not replayed", report.loss_note
-    told = size(report.loss)
-    return report.loss.verdict.value, told[0]

@@ -174,39 +174,3 @@ def frame(x: Axis, y: Axis, name: str, *, label: str = "", gap: float = 0.0, acr
     if label:
         parts.append(text(label + x.unit, (left + right) / 2, bottom + gap + 38, kind="name"))
     return [*parts, tag("path", "axis", d=f"M{left:.1f} {bottom:.1f}H{right:.1f}")]
-
-
-_BAR = 200.0  # its length
-
-
-def share_bar(share: float, low: float | None = None, high: float | None = None) -> str:
-    """A share, with its interval. The bar ends at 1; a mark says where a share goes on."""
-    parts = _filled(share)
-    if low is not None and high is not None and high > low:
-        ends = [_BAR * min(max(end, 0.0), 1.0) for end in (low, high)]
-        parts.append(tag("path", "whisker", d=f"M{ends[0]:.1f} 5H{ends[1]:.1f}M{ends[0]:.1f} 1V9M{ends[1]:.1f} 1V9"))
-    return _bar(parts, ((0.0, "0"), (0.5, "50\u00a0%"), (1.0, "100\u00a0%")))
-
-
-def defect_bar(defect: float) -> str:
-    """A relative defect between 1e-12 and 1, by its logarithm."""
-    share = 1 + math.log10(defect) / -_LEAST if defect > 0 else 0.0
-    return _bar(_filled(share), [(1 - k / _LEAST, power(k) if k else "1") for k in range(_LEAST, 1, 4)])
-
-
-_LEAST = -12  # power of ten at which the bar of a defect begins
-
-
-def _filled(share: float) -> list[str]:
-    shown = min(max(share, 0.0), 1.0) if share == share else 0.0
-    parts = [tag("rect", "rail", x=0.0, y=2.0, width=_BAR, height=6.0), tag("rect", "fill", x=0.0, y=2.0, width=_BAR * shown, height=6.0)]
-    if share > 1:
-        parts.append(tag("path", "beyond", d=f"M{_BAR + 2:.1f} 1l4 4l-4 4M{_BAR + 7:.1f} 1l4 4l-4 4"))
-    return parts
-
-
-def _bar(parts: list[str], ticks: Iterable[tuple[float, str]]) -> str:
-    for at, words in ticks:
-        parts.append(tag("path", "axis", d=f"M{_BAR * at:.1f} 8V11"))
-        parts.append(text(words, _BAR * at, 21.0, "start" if at == 0 else "end" if at == 1 else "middle"))
-    return f'<svg class="small" viewBox="0 0 {_BAR + 14:g} 24" aria-hidden="true">{"".join(parts)}</svg>'
