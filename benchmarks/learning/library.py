@@ -30,7 +30,9 @@ class LibraryStep:
 
     def restore(self) -> None:
         with ExitStack() as open_banks:
-            for bank in self._banks:  # their derived tensors are put back as well; else the next step would derive them again, for all classes
+            for (
+                bank
+            ) in self._banks:  # their derived tensors are put back as well; else the next step would derive them again, for all classes
                 open_banks.enter_context(bank.updating())
             self._snapshot.restore()
         self.features.grad = None

@@ -243,4 +243,4 @@ def test_gradients_at_large_logits_are_as_good_as_those_of_one_process(layout: s
 
 
 def test_a_bank_says_whether_it_is_whole() -> None:
-    assert DistributedClassBank(Layout(4), 3).whole
+    assert DistributedClassBank(Layout(4), pg.ClassBank(4, 3)).whole

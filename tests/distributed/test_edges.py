@@ -291,7 +291,7 @@ def test_buffers_that_ddp_copies_over_a_shard_are_noticed() -> None:
     parts = run(2, overwritten)
     assert torch.cat([part["counts"] for part in parts]).tolist() == [4.0, 4.0, 0.0, 4.0]  # two steps of two ranks
     assert any(
-        "DistributedDataParallel around a module that contains a loss whose classes are shared out does" in part["error"] for part in parts
+        "DistributedDataParallel around a module that contains a loss whose classes are sharded does" in part["error"] for part in parts
     )
     assert all("error" in part for part in parts)
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import pairgrad as pg
-from pairgrad.distributed import DistributedClassBank, Layout, RankError, distribute, step_calls, until_all_are_done
+from pairgrad.distributed import DistributedClassBank, RankError, distribute, step_calls, until_all_are_done
 from tests.distributed.ranks import Failed, run
 
 pytestmark = pytest.mark.distributed
@@ -187,7 +187,7 @@ def accumulated() -> dict[str, Any]:
             loss(model(images[mine]).detach(), labels[mine])
         assert torch.equal(loss.bank.sums, before)
         with pytest.raises(RuntimeError, match="holds back"):
-            loss.bank.absorb(torch.zeros(1, 1, DIM, dtype=dtype), torch.zeros(1, dtype=torch.int64))
+            loss.bank.update(torch.zeros(1, DIM, dtype=dtype), torch.zeros(1, dtype=torch.int64))
     with loss.bank.layout.data.recorded() as calls:
         images, labels = batch(4, dtype)
         mine = part_of(7, len(labels), rank, world)
@@ -483,6 +483,4 @@ def test_what_is_refused_at_the_door() -> None:
         distribute(loss_of(), exchange="broadcast")
     with pytest.raises(ValueError, match="has no process group"):
         distribute(loss_of(), classes=object())
-    with pytest.raises(TypeError, match="generator cannot be given"):
-        DistributedClassBank(Layout(4), 3, generator=torch.Generator())
     assert issubclass(RankError, RuntimeError)

@@ -50,3 +50,31 @@ def test_scores_and_losses_stay_on_the_device(mode: OneDevice, realization: str)
     assert features.grad is not None
     assert features.grad.device.type == "meta"
     assert mode.mixed == []
+
+
+class Operations(TorchDispatchMode):
+    """Records the names of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket._qualified_op_name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_bank_sorts_instead_of_adding_in_any_order_in_deterministic_mode(deterministic: bool) -> None:
+    """index_add_ adds in any order on CUDA; index_put_ with accumulate=True sorts first."""
+    bank, loss = pg.ClassBank(6, 64, device="meta"), pg.ProCoLoss(6, 64, device="meta")
+    features, labels = torch.zeros(4, 64, device="meta"), torch.empty(4, dtype=torch.long, device="meta")
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        with Operations() as operations:
+            bank.update(features, labels)
+            loss(features, labels)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert ("aten::index_add_" in operations.names) is not deterministic
+    assert ("aten::index_put_" in operations.names) is deterministic
