@@ -146,5 +146,5 @@ def second_derivative() -> None:
 
 
 def test_second_derivatives_are_refused() -> None:
-    with pytest.raises(Failed, match=r"a second derivative .* is not available where several ranks share the classes out"):
+    with pytest.raises(Failed, match=r"a second derivative .* is not available where ranks hold different classes"):
         run(2, second_derivative)
