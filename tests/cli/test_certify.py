@@ -122,7 +122,7 @@ def test_files_that_cannot_be_read(tmp_path, path):
 def trained():
     """A loss after some updates, and a batch."""
     generator = torch.Generator().manual_seed(3)
-    loss = pg.ProCoLoss(4, 32, class_counts=COUNTS)
+    loss = pg.ProCoLoss(4, 32, class_counts=COUNTS, temperature=0.2, estimator="mle", cap=500.0)
     labels = torch.arange(40) % 4
     features = torch.nn.functional.normalize(torch.eye(32)[labels] + 0.2 * torch.randn(40, 32, generator=generator), dim=1)
     loss(features, labels)
@@ -136,7 +136,7 @@ near = partial(pytest.approx, rel=1e-5)  # float32, whose sums can be taken in s
 @pytest.mark.parametrize("kind", ["pt", "safetensors"])
 @pytest.mark.parametrize("saved", ["bank", "loss", "checkpoint"])
 def test_the_bank_and_the_batch_in_files_of_their_own(tmp_path, trained, saved, kind):
-    """The bounds are those of pg.certify, with the prior and the groups of the counts."""
+    """The bounds are those of pg.certify, with the prior and the groups of the counts; estimator, cap and temperature are in the state."""
     loss, features, labels = trained
     tensors = {name: t.clone() for name, t in (loss.bank if saved == "bank" else loss).state_dict().items()}
     write = torch.save if kind == "pt" else save_file
@@ -152,8 +152,7 @@ def test_the_bank_and_the_batch_in_files_of_their_own(tmp_path, trained, saved, 
         *(
             "--class-counts",
             tmp_path / "counts.json",
-            "--temperature",
-            0.1,
+            *(("--temperature", 0.2) if saved == "bank" else ()),
             "--realization",
             "paired",
             "--json",
@@ -163,11 +162,11 @@ def test_the_bank_and_the_batch_in_files_of_their_own(tmp_path, trained, saved, 
     assert done.exit_code == 0, done.output
     counts = torch.tensor(COUNTS)
     prior, groups = counts.double().log() - counts.sum().double().log(), shot_groups(labels, counts)
-    wanted = pg.certify(features, labels, loss.bank, 0.1, prior, "paired", groups=groups)
+    wanted = pg.certify(features, labels, loss.bank, 0.2, prior, "paired", groups=groups)
     data = json.loads((tmp_path / "new" / "b.json").read_text())
     assert data["schema"] == "pairgrad.certificate/1"
-    assert (data["state"], data["temperature"]) == (str(tmp_path / f"state.{kind}"), 0.1)
-    assert data["assumed"] == ["the bank estimates concentrations by 'closed-form', capped at 100000"]
+    assert (data["state"], data["temperature"]) == (str(tmp_path / f"state.{kind}"), 0.2)
+    assert data["assumed"] == []
     (found,) = data["certificates"]
     assert found["realization"] == "paired"
     for name in ("score", "sample_loss", "loss", "total_variation", "sample_gradient", "gradient"):
@@ -177,7 +176,7 @@ def test_the_bank_and_the_batch_in_files_of_their_own(tmp_path, trained, saved, 
     assert found["ratio_bound"] == pg.potential(32).ratio_bound(torch.float32)
     unchanged, smallest, needed = (getattr(wanted.margin, name) for name in ("unchanged", "observed", "needed"))
     wanted_margin = {"predictions": 12, "unchanged": int(unchanged.sum()), "smallest": smallest.min().item(), "needed": needed.max().item()}
-    assert found["margin"] == near(wanted_margin)
+    assert found["margin"] == near(wanted_margin, abs=2e-6)  # a difference of logits of size 10
     assert list(found["groups"]) == ["head", "medium", "tail"]
     for name, group in wanted.groups.items():
         assert found["groups"][name]["size"] == group.size
@@ -252,11 +251,12 @@ def test_wrong_batches_are_explained(tmp_path, trained):
 
 
 def test_what_a_file_does_not_say_is_said(tmp_path):
-    """The state_dict of a loss has neither the options of its bank nor a prior; at dimension 3 the paper's realization has no theorem."""
+    """A state without its options, and without a prior; at dimension 3 the paper's realization has no theorem."""
     loss = pg.ProCoLoss(4, 3, class_counts=[4, 3, 2, 1])
     features, labels = torch.nn.functional.normalize(torch.randn(6, 3), dim=1), torch.tensor([0, 1, 2, 3, 0, 1])
     loss(features, labels)
-    save_file({"features": features, "labels": labels, **{name: t.clone() for name, t in loss.state_dict().items()}}, tmp_path / "s")
+    state = {name: t.clone() for name, t in loss.state_dict().items() if "_extra_state" not in name}
+    save_file({"features": features, "labels": labels, **state}, tmp_path / "s")
     done = run(tmp_path / "s")
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())

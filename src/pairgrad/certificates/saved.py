@@ -30,6 +30,7 @@ from pairgrad.ground.files import write_atomically
 from pairgrad.losses.options import check_temperature
 from pairgrad.losses.scores import State
 from pairgrad.sphere import ClassBank, ClassState
+from pairgrad.sphere.saved import read_options
 
 _RULE = {"concentration": "estimator", "cap": "cap", "small_samples": "small_samples"}  # stored name: option of ClassBank and of its rule
 
@@ -107,9 +108,10 @@ def of_tensors(
         except ValueError:
             raise ValueError(f"temperature in the metadata of {path} must be a number, got {metadata['temperature']!r}") from None
         check_temperature(temperature)
-    state = _state(path, tensors, metadata, bank)
+    state, saved = _state(path, tensors, metadata, bank)
+    temperature = saved.get("temperature") if temperature is None else temperature
     assumed = []
-    if isinstance(state, ClassBank) and "bank" not in metadata:
+    if isinstance(state, ClassBank) and "cap" not in saved:
         rule = state.rule
         assumed.append(f"the bank estimates concentrations by {rule.estimator!r}, capped at {rule.cap:g}")
     if "log_prior" not in tensors:
@@ -129,13 +131,14 @@ def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tens
         raise ValueError(f"{path} is not a safetensors file ({error}); write one with pairgrad.certificates.saved.save_state") from None
 
 
-def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], prefix: str | None) -> State:
+def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str], prefix: str | None) -> tuple[State, dict[str, Any]]:
+    """The state, and the options that the file has for it: of a bank, and of the loss that it belongs to."""
     prefixes = sorted(
         name.removesuffix("sums") for name in tensors if name.endswith("sums") and f"{name.removesuffix('sums')}counts" in tensors
     )
     prefixes = [name for name in prefixes if not name.endswith("next_")]
     if prefix is None and "mean_direction" in tensors and "concentration" in tensors:
-        return ClassState(tensors["mean_direction"], tensors["concentration"])
+        return ClassState(tensors["mean_direction"], tensors["concentration"]), {}
     if prefix is not None and prefix not in prefixes:
         prefix = f"{prefix}." if f"{prefix}." in prefixes else prefix
     if prefix is None and len(prefixes) > 1:
@@ -158,14 +161,14 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
             f"the bank in {path} must have finite sums and counts >= 0, got other values: it is damaged, or was saved after a NaN"
         )
     try:
-        options = json.loads(metadata.get("bank", "{}"))
-        bank = ClassBank(
-            *sums.shape, dtype=sums.dtype, **{option: options[stored] for stored, option in _RULE.items() if stored in options}
-        )
+        extra = [tensors.get(f"{place}_extra_state") for place in (prefix.removesuffix("bank."), prefix)]
+        saved = {name: value for state in extra if state is not None for name, value in read_options(state).items()}
+        saved.update({_RULE[name]: value for name, value in json.loads(metadata.get("bank", "{}")).items() if name in _RULE})
+        bank = ClassBank(*sums.shape, dtype=sums.dtype, **{option: saved[option] for option in _RULE.values() if option in saved})
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the bank in {path} cannot be made again: {error}") from None
     bank.load_state_dict(kept)
-    return bank
+    return bank, saved
 
 
 def _names(tensors: Mapping[str, torch.Tensor]) -> str:

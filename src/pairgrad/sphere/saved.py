@@ -12,6 +12,17 @@ from torch import nn
 _LONGEST = 2**14  # bytes that options may have in a file
 
 
+def read_options(state: torch.Tensor) -> dict[str, Any]:
+    """The options in a tensor of `SavedOptions.get_extra_state`, whatever dtype it was converted to; a ValueError if there are none."""
+    try:
+        options = json.loads(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))
+    except (AttributeError, TypeError, ValueError):
+        options = None
+    if not isinstance(options, dict):
+        raise ValueError("the options in _extra_state cannot be read: the checkpoint is damaged")
+    return options
+
+
 class SavedOptions(nn.Module):
     """A module whose `state_dict` has its options, and which warns where it loads a state that was saved with others."""
 
@@ -29,12 +40,8 @@ class SavedOptions(nn.Module):
 
     def set_extra_state(self, state: Any) -> None:
         """Compare the options of a checkpoint with those of this module."""
-        ours = self.saved_options()
-        try:
-            theirs = json.loads(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))  # whatever dtype a state was converted to
-            differing = [name for name in ours if name in theirs and theirs[name] != ours[name]]
-        except (AttributeError, TypeError, ValueError):
-            raise ValueError(f"the options saved with a {type(self).__name__} cannot be read: the checkpoint is damaged") from None
+        ours, theirs = self.saved_options(), read_options(state)
+        differing = [name for name in ours if name in theirs and theirs[name] != ours[name]]
         if differing:
             saved, here = (", ".join(f"{name}={options[name]!r}" for name in differing) for options in (theirs, ours))
             warnings.warn(
