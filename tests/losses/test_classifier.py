@@ -182,3 +182,9 @@ def test_wrong_inputs(score: str) -> None:
         made(torch.full((2, DIM), torch.nan, dtype=torch.float64))
     with pytest.raises(TypeError, match="labels must be a"):
         made.loss(features(), [0, 1, 2, 3])
+
+
+def test_options_of_the_fused_pass_belong_to_the_marginal_score() -> None:
+    head = pg.VMFClassifier(3, 8, score="density")
+    with pytest.raises(ValueError, match="belong to score='marginal'"):
+        head.loss(torch.randn(2, 8), torch.tensor([0, 1]), tile=2)

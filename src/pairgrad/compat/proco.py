@@ -20,6 +20,7 @@ from pairgrad.ground.checks import describe
 from pairgrad.losses.adjust import LogitAdjust as _LogitAdjust
 from pairgrad.losses.adjust import real_vector
 from pairgrad.losses.bank_loss import BankLoss
+from pairgrad.potentials import Potential
 from pairgrad.sphere.bank import ClassBank
 
 _ONE_MEMORY = "estimator exists with memory='two-epochs' only: this criterion has one cumulative memory, estimator_old"
@@ -35,18 +36,52 @@ class ProCoLoss(nn.Module):
         temperature: tau.
         num_classes: K.
         realization: of the potential; `"original"` has the scores and the gradient of the public code.
-        **options: of [`BankLoss`][pairgrad.losses.BankLoss] and [`ClassBank`][pairgrad.ClassBank]; by default the public code's: no normalisation,
-            two memories, random unseen directions, the cap 1e5 for R >= 1.
+        geometry: `"factorised"`, or `"expanded"`, through (B, K, p) tensors, as the public code.
+        normalize: scale the features to unit length; the public code does not.
+        memory: `"two-epochs"`, as the public code has it, or `"cumulative"`.
+        estimator: `"closed-form"` or `"mle"`, as in [`ClassBank`][pairgrad.ClassBank], and so are the cap and what follows.
+        cap: the largest concentration, also that of R >= 1.
+        unseen: `"random"` or `"uniform"`.
+        generator: for the random directions of unseen classes.
+        device: of the class state.
+        dtype: of the class state.
     """
 
     def __init__(
-        self, contrast_dim: int, temperature: float = 1.0, num_classes: int = 1000, *, realization: str = "paired", **options: Any
+        self,
+        contrast_dim: int,
+        temperature: float = 1.0,
+        num_classes: int = 1000,
+        *,
+        realization: str | Potential = "paired",
+        geometry: str = "factorised",
+        normalize: bool = False,
+        memory: str = "two-epochs",
+        estimator: str = "closed-form",
+        cap: float = 1e5,
+        unseen: str = "random",
+        generator: torch.Generator | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.feature_num = contrast_dim
-        options = {"memory": "two-epochs", "normalize": False, **options}
-        self.criterion = BankLoss(num_classes, contrast_dim, temperature=temperature, realization=realization, **options)
+        self.criterion = BankLoss(
+            num_classes,
+            contrast_dim,
+            temperature=temperature,
+            realization=realization,
+            geometry=geometry,
+            normalize=normalize,
+            memory=memory,
+            estimator=estimator,
+            cap=cap,
+            unseen=unseen,
+            generator=generator,
+            device=device,
+            dtype=dtype,
+        )
         self.weight: torch.Tensor | None = None
 
     @property

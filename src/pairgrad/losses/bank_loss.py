@@ -18,7 +18,7 @@ from pairgrad.losses.adjust import log_prior as log_prior_of
 from pairgrad.losses.cross_entropy import Problem
 from pairgrad.losses.fused.execution import execution_of
 from pairgrad.losses.fused.views import of_unit_length
-from pairgrad.losses.options import Options, check_squares, check_temperature, longest_of
+from pairgrad.losses.options import Options, check_squares, check_temperature, longest_of, resolve
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import plain_scores
 from pairgrad.losses.step import OneProcess, Step, Strategy
@@ -150,6 +150,10 @@ class BankLoss(SavedOptions):
     def potential(self) -> Potential:
         """The realization."""
         return self.options.potential
+
+    @potential.setter
+    def potential(self, potential: Potential) -> None:
+        self.options = replace(self.options, potential=resolve(potential, self.bank.dim))
 
     @property
     def temperature(self) -> float:

@@ -122,13 +122,7 @@ class VMFClassifier(nn.Module):
             cosines = directions @ functional.normalize(state.mean_direction, dim=1).t()
             return state.concentration * cosines - self.potential.value(state.concentration)
 
-    def loss(self, features: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
-        """Cross-entropy of the logits of features (B, p): fused over class tiles for the marginal score; options as `vmf_cross_entropy`."""
-        if self.score == "marginal":
-            return vmf_cross_entropy(features, labels, self.state, self.temperature, realization=self.potential, **options)
-        return self._density_loss(features, labels, **options)
-
-    def _density_loss(
+    def loss(
         self,
         features: torch.Tensor,
         labels: torch.Tensor,
@@ -138,7 +132,34 @@ class VMFClassifier(nn.Module):
         weight: torch.Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
+        max_norm: float | None = None,
+        tile: int | None = None,
+        execution: str = "eager",
+        compile_mode: str | None = None,
     ) -> torch.Tensor:
+        """Cross-entropy of the logits of features (B, p); options as in [`vmf_cross_entropy`][pairgrad.vmf_cross_entropy].
+
+        The marginal score is fused over class tiles, which `max_norm`, `tile`, `execution` and `compile_mode` are about; the density has all logits in memory.
+        """
+        if self.score == "marginal":
+            return vmf_cross_entropy(
+                features,
+                labels,
+                self.state,
+                self.temperature,
+                log_prior,
+                reduction,
+                self.potential,
+                weight=weight,
+                ignore_index=ignore_index,
+                label_smoothing=label_smoothing,
+                max_norm=max_norm,
+                tile=tile,
+                execution=execution,
+                compile_mode=compile_mode,
+            )
+        if (max_norm, tile, execution, compile_mode) != (None, None, "eager", None):
+            raise ValueError("max_norm, tile, execution and compile_mode belong to score='marginal', got one of them with score='density'")
         check_reduction(reduction)
         ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
         checked_features(features, self.dim, self.weight, squared=True, single=True)

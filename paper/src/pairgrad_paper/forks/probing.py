@@ -104,7 +104,7 @@ def _scored(objective: Objective, views: torch.Tensor, labels: torch.Tensor) -> 
     for view in views:
         bank.update(view, labels)
         for name, collected in scores.items():
-            options = {"geometry": loss.geometry, "scalar_dtype": loss.scalar_dtype, "validate": False}
+            options = {"geometry": loss.options.geometry, "scalar_dtype": loss.options.scalar_dtype, "validate": False}
             collected.append(vmf_scores(view, bank, loss.temperature, name, **options))
         field = update_field(
             view, labels, bank, loss.temperature, loss.log_prior, realization=SUPPLIED, geometry_dtype=torch.float64, validate=False

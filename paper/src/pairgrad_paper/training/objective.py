@@ -110,9 +110,13 @@ class Objective(nn.Module):
         return Terms(total, vmf, classifier, outliers)
 
     def whole_state(self) -> dict[str, torch.Tensor]:
-        """`state_dict` with the classes of all processes; what others than the first get may lack some."""
+        """`state_dict` with the classes of all processes; what others than the first get may lack some.
+
+        Without the options of loss and bank: a run has its recipe, and branches of a fork begin at one state with different options.
+        """
         own = self._bank_buffers()
-        return {name: self._whole(own[name]) if name in own else tensor for name, tensor in self.state_dict().items()}
+        state = {name: tensor for name, tensor in self.state_dict().items() if not name.endswith("_extra_state")}
+        return {name: self._whole(own[name]) if name in own else tensor for name, tensor in state.items()}
 
     def whole_derived(self) -> dict[str, torch.Tensor]:
         """What the bank derived from its sums, row by row as they changed: deriving all at once could round differently."""
