@@ -154,7 +154,7 @@ def private_names_of_torch(tree, known):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             owner = ast.unparse(node.value)
-            if owner.partition(".")[0] in roots or (node.attr in known and not (owner == "self" and node.attr in own)):
+            if owner.partition(".")[0] in roots or (node.attr in known and not (owner in ("self", "cls") and node.attr in own)):
                 yield ast.unparse(node)
         elif isinstance(node, ast.Constant):
             name = str(node.value).strip(".")
