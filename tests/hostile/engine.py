@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import traceback
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,7 +117,10 @@ def run(entry: Entry, arguments: dict[str, Any]) -> Outcome:
     keywords = dict(arguments) if state is None else {"state_": state, **arguments}
     before = snapshot(state)
     try:
-        with limited(LONGEST):
+        with limited(LONGEST), warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "features are float64 and the class bank is float32"
+            )  # said, and the conversion is asked for here
             return Outcome(flat(entry.call(**keywords)), None)
     except (KeyboardInterrupt, GeneratorExit):
         raise

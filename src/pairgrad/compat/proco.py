@@ -41,6 +41,7 @@ class ProCoLoss(nn.Module):
         memory: `"two-epochs"`, as the public code has it, or `"cumulative"`.
         estimator: `"closed-form"` or `"mle"`, as in [`ClassBank`][pairgrad.ClassBank], and so are the cap and what follows.
         cap: the largest concentration, also that of R >= 1.
+        on_resultant_above_one: `"cap"`, `"error"` or `"normalize"`.
         unseen: `"random"` or `"uniform"`.
         generator: for the random directions of unseen classes.
         device: of the class state.
@@ -59,6 +60,7 @@ class ProCoLoss(nn.Module):
         memory: str = "two-epochs",
         estimator: str = "closed-form",
         cap: float = 1e5,
+        on_resultant_above_one: str = "cap",
         unseen: str = "random",
         generator: torch.Generator | None = None,
         device: Any = None,
@@ -77,6 +79,7 @@ class ProCoLoss(nn.Module):
             memory=memory,
             estimator=estimator,
             cap=cap,
+            on_resultant_above_one=on_resultant_above_one,
             unseen=unseen,
             generator=generator,
             device=device,

@@ -209,7 +209,7 @@ class PATTLoss(nn.Module):
             features,
             labels,
             lambda: self._of_classifier(logits, labels, outlier_logits),
-            None if outlier_logits is None else len(outlier_logits),
+            len(outlier_logits) if isinstance(outlier_logits, torch.Tensor) else None,  # what else it is, is refused
         )
         total = augmentation + self.weights.adjustment * adjustment + self.weights.outliers * outliers
         return PATTTerms(total, augmentation, adjustment, outliers)

@@ -1,6 +1,7 @@
 """Class state on the sphere: sums and counts per class, the directions and concentrations derived from them, and the score geometry.
 
-`bank` estimates by `statistics` (sums, counts) and `resultant` (concentrations); `state` is what scores read, `geometry` their radii; `area`, `inputs`.
+`bank` estimates by `statistics` (sums, counts) and `resultant` (concentrations); `state` is what scores read, `geometry` their radii; `area`, `inputs`,
+`saved` (options in a state).
 """
 
 from pairgrad.sphere.bank import MEMORIES, ClassBank

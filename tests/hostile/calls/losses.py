@@ -127,7 +127,8 @@ _LOSS = {
     "geometry_dtype": arg(None, DTYPE.or_none()),
     "scalar_dtype": arg(None, DTYPE.or_none()),
     "reduction": arg("mean", CHOICE),
-    "compile": arg(False, FLAG),
+    "execution": arg("eager", CHOICE),
+    "compile_mode": arg(None, CHOICE.or_none()),
     "weight": arg(1.0, FINITE),
     "cap": arg(1e5, POSITIVE),
     "validate": arg(None, VALIDATE),
@@ -139,7 +140,7 @@ def _used_loss(**options: Any) -> Any:
     return [made, made(UNIT, LABELS, LOGITS), made.scores(UNIT)]
 
 
-add("ProCoLoss", _used_loss, _LOSS, takes={"compile": ("1",)})
+add("ProCoLoss", _used_loss, _LOSS)
 _VIEWS = reals(rows=False)
 _FORWARD = {"features": arg(torch.stack([FEATURES, UNIT]), _VIEWS, "labels"), "labels": arg(LABELS, labels(), "features")}
 for _options in ({}, {"normalize": False}, {"geometry": "expanded", "score": "before-update"}, {"dtype": torch.float64}):
