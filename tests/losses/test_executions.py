@@ -181,6 +181,7 @@ def test_errors_come_before_the_execution(execution: str) -> None:
         ({"execution": "fast"}, "execution must be one of 'eager', 'compiled', got 'fast'"),
         ({"execution": True}, "execution must be one of 'eager', 'compiled', got True"),
         ({"compile_mode": "default"}, "compile_mode belongs to execution='compiled', got compile_mode='default' with execution='eager'"),
+        ({"execution": "compiled", "compile_mode": ["default"]}, "compile_mode must be one of .*, got \\['default'\\]"),
         ({"execution": "compiled", "compile_mode": "faster"}, "compile_mode must be one of .*'reduce-overhead'.*, got 'faster'"),
     ],
     ids=str,

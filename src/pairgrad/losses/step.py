@@ -217,5 +217,5 @@ class OneProcess:
             warnings.warn(
                 f"{processes} processes train, and this loss keeps the class statistics of one: call pairgrad.distributed.distribute(loss) first, so that "
                 "each class learns from the samples of all of them (every process sees all samples already? Then ignore this)",
-                stacklevel=5,
+                stacklevel=7,
             )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from pairgrad.ground.compilation import checked_mode
 from pairgrad.ground.compilation import compile as compile_
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets
@@ -29,7 +29,7 @@ class Compiled:
     compiled = True
 
     def __init__(self, mode: str | None = None) -> None:
-        self.mode = None if mode is None else checked_mode("compile_mode", mode)
+        self.mode = mode
         self._graphs: dict[Hashable, Callable[..., Any]] = {}
 
     def of_targets(self, plan: Plan, view: torch.Tensor, targets: Targets, classes: Classes, log_prior: torch.Tensor | None) -> Result:
@@ -46,7 +46,8 @@ class Compiled:
     def _graph(self, eager: FunctionType, plan: Plan, shapes: Hashable) -> Callable[..., Any]:
         if plan.compiled_tiles or torch.compiler.is_compiling():
             return eager
-        key = (eager.__name__, None if isinstance(plan.temperature, torch.Tensor) else plan, shapes)
+        known = replace(plan, temperature=0.0) if isinstance(plan.temperature, torch.Tensor) else plan  # a tensor is an input of the graph
+        key = (eager.__name__, known, shapes)
         if key not in self._graphs:
             # torch.compile keeps at most eight graphs for a code object and then refuses: each of ours gets one of its own
             own = FunctionType(eager.__code__.replace(), eager.__globals__, eager.__name__, eager.__defaults__, eager.__closure__)

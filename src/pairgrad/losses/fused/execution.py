@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from pairgrad.ground.checks import one_of
+from pairgrad.ground.compilation import checked_mode
 from pairgrad.losses.fused.compiled import Compiled
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets
@@ -46,6 +47,7 @@ def execution_of(execution: Any, compile_mode: Any, *, shared: bool = False) -> 
     """The execution that a user's keywords name; `shared` for functions, which all use the same graphs."""
     one_of("execution", execution, EXECUTIONS)
     if execution == "compiled":
+        compile_mode = None if compile_mode is None else checked_mode("compile_mode", compile_mode)
         return _shared(compile_mode) if shared else Compiled(compile_mode)
     if compile_mode is not None:
         raise ValueError(f"compile_mode belongs to execution='compiled', got compile_mode={compile_mode!r} with execution={execution!r}")
