@@ -112,8 +112,11 @@ def test_a_state_that_was_saved_with_other_options_warns(convert: Callable[[torc
     ):
         other.load_state_dict(state)
     assert torch.equal(other.sums, bank.sums)
-    del state["_extra_state"]
-    other.load_state_dict(state)  # put together by hand: nothing to compare
+    for nothing in ({}, {"_extra_state": torch.empty(3, dtype=torch.uint8, device="meta")}):
+        plain = {name: tensor for name, tensor in state.items() if name != "_extra_state"}
+        other.load_state_dict({**plain, **nothing})  # put together by hand, or without values: nothing to compare
+    with torch.device("meta"):
+        assert bank.state_dict()["_extra_state"].device.type == "cpu"
 
 
 def test_pickle() -> None:

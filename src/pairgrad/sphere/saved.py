@@ -13,7 +13,13 @@ _LONGEST = 2**14  # bytes that options may have in a file
 
 
 def read_options(state: torch.Tensor) -> dict[str, Any]:
-    """The options in a tensor of `SavedOptions.get_extra_state`, whatever dtype it was converted to; a ValueError if there are none."""
+    """The options in a tensor of `SavedOptions.get_extra_state`, whatever dtype it was converted to; none on the device "meta".
+
+    Raises:
+        ValueError: the tensor holds something else.
+    """
+    if isinstance(state, torch.Tensor) and state.device.type == "meta":
+        return {}
     try:
         options = json.loads(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))
     except (AttributeError, TypeError, ValueError):
@@ -36,7 +42,7 @@ class SavedOptions(nn.Module):
 
     def get_extra_state(self) -> torch.Tensor:
         """The options as the bytes of a JSON text: a tensor, so that every format for tensors can store it."""
-        return torch.tensor(list(json.dumps(self.saved_options()).encode()), dtype=torch.uint8)
+        return torch.tensor(list(json.dumps(self.saved_options()).encode()), dtype=torch.uint8, device="cpu")
 
     def set_extra_state(self, state: Any) -> None:
         """Compare the options of a checkpoint with those of this module."""
