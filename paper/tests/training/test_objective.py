@@ -145,7 +145,7 @@ def _compare(world, cases):
             twin = parts[rank % classes][case]  # holds the same classes
             assert torch.equal(part["held"][0], twin["held"][0]), (case, rank)
         state = parts[0][case]["state"]
-        wanted = {**subject.state_dict(), **subject.whole_derived()}
+        wanted = {**subject.whole_state(), **subject.whole_derived()}
         assert state.keys() == wanted.keys()
         for name, tensor in wanted.items():
             assert state[name].shape == tensor.shape
