@@ -1,6 +1,6 @@
 r"""The class bank of several ranks: each holds the classes of its shard, with the same bits as every other rank that holds them.
 
-A batch reaches the bank in two steps. The ranks that share the classes out show each other their samples, so that each can take those of its own classes; then
+A batch reaches the bank in two steps. The ranks that shard the classes show each other their samples, so that each can take those of its own classes; then
 the ranks that hold the same classes exchange what they found, summed by class: sums and counts of samples add up over ranks as they do over time
 (prop. state-reduction). Two ways to exchange are known, and the cheaper is taken at every step:
 
@@ -290,7 +290,7 @@ class DistributedClassBank(ClassBank):
         return Batch(labels, labels, tuple(totals), every[:, -1].double()), batch.labels
 
     def _refuse_above_one(self, lengths: torch.Tensor, labels: torch.Tensor) -> None:
-        """Where the classes are shared out, the others must hear of it before they go on without this rank."""
+        """Where the classes are sharded, the other ranks must learn of it before they continue without this one."""
         group = self.layout.classes
         if group.size == 1:
             return super()._refuse_above_one(lengths, labels)

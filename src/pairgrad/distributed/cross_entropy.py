@@ -69,7 +69,7 @@ def vmf_cross_entropy(
     r"""[`pairgrad.vmf_cross_entropy`][pairgrad.vmf_cross_entropy] with the classes of all ranks, for the samples of this one.
 
     A collective: all ranks call it, with batches of any size. Every rank streams over its own classes; a few numbers per sample are added up over the ranks
-    that share the classes out, and one collective more brings each the gradient of its own features. Where the state has parameters that require gradients,
+    that shard the classes, and one collective more brings each the gradient of its own features. Where the state has parameters that require gradients,
     backward is a collective too.
 
     Args:

@@ -40,23 +40,23 @@ def distribute(
     0 included. Every forward is a collective: all ranks call it, as often as each other. Without a process group nothing changes.
 
         loss = pg.distributed.distribute(pg.ProCoLoss(num_classes=1000, dim=128))                            # every rank has all classes
-        loss = pg.distributed.distribute(pg.ProCoLoss(10**6, 128), data=None, classes=dist.group.WORLD)      # classes shared out
+        loss = pg.distributed.distribute(pg.ProCoLoss(10**6, 128), data=None, classes=dist.group.WORLD)      # classes sharded
         mesh = init_device_mesh("cuda", (8, 4), mesh_dim_names=("data", "classes"))                          # both
         loss = pg.distributed.distribute(pg.ProCoLoss(10**7, 512, device="meta"), data=mesh["data"], classes=mesh["classes"], device="cuda")
 
     Args:
         module: a `ProCoLoss`, a `PATTLoss`, a [`BankLoss`][pairgrad.losses.BankLoss], or a module that has some. A bank on the device `"meta"` is made here,
-            with the classes that this rank holds and no others; one that exists is shared out, and comes from the first rank where several hold it.
+            with the classes that this rank holds and no others; one that exists is sharded, and comes from the first rank where several hold it.
         data: the ranks that hold the same classes and see different samples: a process group, a mesh with one dimension, or None; by default all ranks, if
             `classes` is None.
-        classes: the ranks that share the classes out, likewise.
+        classes: the ranks that shard the classes, likewise.
         inputs: `"sharded"`: the ranks of `classes` bring different samples; `"replicated"`: the same.
         exchange: how ranks that hold the same classes bring their banks up to date: `"gather"`, `"reduce"`, or `"auto"`, the cheaper one
             ([`DistributedClassBank`][pairgrad.distributed.DistributedClassBank]).
         static: batch sizes never change, so that they need not be exchanged at every step, which waits for the device.
         averaged: gradients will be averaged over all ranks, as `DistributedDataParallel` and FSDP do: `reduction="mean"` then gives every rank a loss whose
             *mean over the ranks* is the loss of the whole batch. False: they will be summed, and so the losses.
-        sample: in training, score this many classes of a rank (an integer), or this share of them (a number below 1), drawn anew at every step, besides those
+        sample: in training, score this many classes of a rank (an integer), or this share of them (a number below 1), drawn at every step, besides those
             of the batch: partial softmax [an2021partial]. The normaliser is then estimated, without bias; its logarithm, and so the loss, is too small on
             average.
         seed: of the initial directions of unseen classes of a bank that is made here; None: agreed on.

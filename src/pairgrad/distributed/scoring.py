@@ -1,4 +1,4 @@
-r"""Cross-entropy over classes that several ranks share out: each visits its own, and two collectives put the parts together.
+r"""Cross-entropy over classes that are sharded over ranks: each visits its own, and two collectives put the parts together.
 
 With the sums of `pairgrad.losses.fused` restricted to the classes of rank c,
 

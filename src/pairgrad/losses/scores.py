@@ -108,7 +108,7 @@ def checked_state(state: State) -> State:
         raise TypeError(f"state must be a pairgrad.ClassBank or a pairgrad.ClassState, got {describe(state)}")
     if not getattr(state, "whole", True):
         raise ValueError(
-            "state must have all classes, got one that several ranks share out, with the classes of this rank: use pairgrad.distributed.vmf_cross_entropy, "
+            "state must have all classes, got one that is sharded over ranks, with the classes of this rank: use pairgrad.distributed.vmf_cross_entropy, "
             "pairgrad.distributed.top_classes, or the scores of the loss"
         )
     return state

@@ -207,7 +207,7 @@ class UpdateField:
     _mean_gap: torch.Tensor
 
     def with_strength(self, strength: float) -> UpdateField:
-        """The field of the same forward with another strength of the mismatch; nothing is computed anew."""
+        """The field of the same forward with another strength of the mismatch; nothing is computed again."""
         return replace(self, strength=_checked_strength(strength))
 
     @property

@@ -175,7 +175,7 @@ class ClassBank(SavedOptions):
 
     @torch.no_grad()
     def reset(self, *, generator: torch.Generator | None = None) -> None:
-        """Forget everything: counts 0, and the initial directions of unseen classes drawn anew."""
+        """Forget everything: counts 0, and the new initial directions for unseen classes."""
         generator_or_none("generator", generator)
         self._check_writable()
         for prefix in ("", "next_") if self.memory == "two-epochs" else ("",):
@@ -253,7 +253,7 @@ class ClassBank(SavedOptions):
 
     @torch.no_grad()
     def _refresh(self) -> None:
-        """Derive norms and concentrations anew if something else wrote to the buffers: loading, averaging, a broadcast."""
+        """Derive norms and concentrations again if something else wrote to the buffers: loading, averaging, a broadcast."""
         if (
             self.sums.device.type == "meta"
             or torch.compiler.is_compiling()
@@ -311,7 +311,7 @@ class ClassBank(SavedOptions):
             self._settle()
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ClassBank:
-        """Counts and norms stay in float64, sums in float32 or float64; a conversion splits high + low anew, so that it loses nothing."""
+        """Counts and norms stay in float64, sums in float32 or float64; a conversion splits high + low again, so that it loses nothing."""
         before = dict(self.named_buffers(recurse=False))
         always_double = {id(tensor) for name, tensor in before.items() if name.endswith(("counts", "_norms"))}
 

@@ -22,7 +22,7 @@ class Classes(NamedTuple):
         return Classes(self.rows[..., first:last, :], self.rates[..., first:last], self.concentration[..., first:last])
 
     def to(self, dtype: torch.dtype) -> Classes:
-        """In another dtype; in a wider one the rates are computed anew, to its rounding."""
+        """In another dtype; in a wider one the rates are computed again, to its rounding."""
         rows, concentration = self.rows.to(dtype), self.concentration.to(dtype)
         if torch.finfo(dtype).eps < torch.finfo(self.rates.dtype).eps:
             return Classes(rows, rates(concentration, torch.linalg.vector_norm(rows, dim=-1)), concentration)
