@@ -82,6 +82,6 @@ def _poisoned_memory(_as_it_was: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def poisoned(*args, **kwargs):
         tensor = plain(*args, **kwargs)
-        return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+        return tensor.fill_(torch.nan) if tensor.is_floating_point() and not tensor.requires_grad else tensor
 
     monkeypatch.setattr(torch, "empty", poisoned)

@@ -74,7 +74,7 @@ class TestDoctor:
         assert (found["numpy"]["status"], found["numpy"]["words"]) == ("FAILED", "not installed, required")
 
     def test_packages_that_are_too_old(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """The least versions are those that the distribution declares, such as torch 2.6."""
+        """The least versions are those that the distribution declares, such as torch 2.11."""
         known, old = metadata.version, {"jinja2": "0.1", "torch": "2.5.9"}
         monkeypatch.setattr(metadata, "version", lambda name: old.get(name) or known(name))
         _, found = _packages(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pairgrad.distributions.unit import check_unit
+from pairgrad.ground.arithmetic import as_float
 from pairgrad.ground.checks import computing_dtype, dense, describe, floating_tensor, on_device, one_of
 from pairgrad.ground.precision import full_precision
 from pairgrad.potentials import Potential
@@ -81,7 +82,7 @@ def _weighted(shares: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
 
 def _concentration(pot: Potential, r: torch.Tensor, rest: torch.Tensor, count: torch.Tensor, estimator: str) -> torch.Tensor:
     """The estimate from r, 1 - r and n."""
-    dim = float(2 * pot.nu + 2)
+    dim = as_float(2 * pot.nu + 2)
     if estimator == "mle":
         return pot.concentration(r, complement=rest)
     rest = rest + (r.detach() - r)  # with the derivative of 1 - r

@@ -1,6 +1,6 @@
 """Every private name of torch that pairgrad uses, one small function or constant each. A test enforces that no other file uses any.
 
-Checked with torch 2.13.0.
+Checked with torch 2.11.0, 2.12.1, 2.13.0 and 2.15.0. Up to 2.10 some of it behaves differently; in 2.15 `apply_owner` is None.
 
 Two kinds of names do not count: methods of a module that subclasses override (`_apply`, `_load_from_state_dict`), and names that are data, in messages or
 in the files that torch writes and `compat` reads.
@@ -106,9 +106,9 @@ def dispatch_modes() -> int:
     return torch._C._len_torch_dispatch_stack()
 
 
-def apply_owner() -> type[Any]:
-    """The base of Function whose `apply` makes the node; `Function.apply` looks it up at every call."""
-    return torch.autograd.function._SingleLevelFunction
+def apply_owner() -> type[Any] | None:
+    """The base of Function whose `apply` makes the node; `Function.apply` looks it up at every call. None where it is not written in Python."""
+    return torch.autograd.function._SingleLevelFunction if isinstance(vars(torch.autograd.Function)["apply"], classmethod) else None
 
 
 def function_of(ctx: Any) -> Any:

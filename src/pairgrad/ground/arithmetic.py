@@ -55,6 +55,11 @@ class Arithmetic(Protocol):
     def multiply_add(self, a: Number, b: Number, c: Number, /) -> Number: ...
 
 
+def as_float(value: Fraction) -> float:
+    """`float(value)`, to the last bit, also in a region that torch.compile traces: before torch 2.12 it cannot follow `float` of a Fraction."""
+    return value.numerator / value.denominator
+
+
 def horner(coefficients: Sequence[Number], t: Number) -> Number:
     """sum_i coefficients[i] t^i."""
     if len(coefficients) == 1:
@@ -140,7 +145,7 @@ class TorchArithmetic:
         return a * b + c
 
     def constants(self, values: Sequence[Fraction]) -> tuple[float, ...]:
-        return tuple(float(v) for v in values)
+        return tuple(as_float(v) for v in values)
 
     def at_least(self, x: torch.Tensor, least: float) -> torch.Tensor:
         return torch.maximum(x, x.new_full((), least))  # not clamp: where the two are equal, autograd must give each a half

@@ -8,8 +8,13 @@ from typing import Any
 import torch
 
 
+def autocast_enabled(device_type: str) -> bool:
+    """Whether autocast is on for a type of device, which need not have any."""
+    if torch.compiler.is_compiling():  # before torch 2.12 it cannot trace is_autocast_available
+        return device_type != "meta" and torch.is_autocast_enabled(device_type)
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
 def full_precision(device_type: str) -> AbstractContextManager[Any]:
     """Autocast off: what is computed inside has the dtype of its operands."""
-    if not torch.amp.is_autocast_available(device_type) or not torch.is_autocast_enabled(device_type):
-        return nullcontext()
-    return torch.autocast(device_type, enabled=False)
+    return torch.autocast(device_type, enabled=False) if autocast_enabled(device_type) else nullcontext()

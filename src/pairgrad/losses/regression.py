@@ -8,6 +8,7 @@ import numbers
 import torch
 from torch import nn
 
+from pairgrad.ground.arithmetic import as_float
 from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, on_one_device, readable, real_number
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.potentials import Potential, potential
@@ -19,7 +20,7 @@ UNIT_TOLERANCE, HALF_UNIT_TOLERANCE = 1e-3, 1e-2
 
 
 def _constant(pot: Potential) -> float:
-    return pot.offset + float(pot.nu + 1) * math.log(2 * math.pi)
+    return pot.offset + as_float(pot.nu + 1) * math.log(2 * math.pi)
 
 
 def _log_area(pot: Potential, x: torch.Tensor) -> torch.Tensor:

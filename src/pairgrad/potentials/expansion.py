@@ -39,6 +39,7 @@ from pairgrad.ground.arithmetic import (
     Arithmetic,
     Number,
     TorchArithmetic,
+    as_float,
     divided_difference,
     homogeneous,
     homogeneous_difference,
@@ -512,7 +513,7 @@ def _lifted_difference(k: Coefficients, ta: Number, tb: Number) -> Number:
 
 def potential_at_zero(nu: Fraction) -> float:
     """Phi_nu(0) = -nu log 2 - log Gamma(nu + 1)."""
-    return -float(nu) * math.log(2) - math.lgamma(float(nu) + 1)
+    return -as_float(nu) * math.log(2) - math.lgamma(as_float(nu) + 1)
 
 
 def _convert(exact: Coefficients, ops: Arithmetic) -> Coefficients:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pairgrad.ground.arithmetic import as_float
 from pairgrad.ground.checks import describe, readable
 from pairgrad.potentials import kernels
 from pairgrad.potentials.autograd import differentiable
@@ -40,7 +41,7 @@ def _newton(pot: Potential, r: torch.Tensor, rest: torch.Tensor) -> torch.Tensor
     inside = (rest > 0) & (length > 0) & (length <= 1)
     safe, rest = torch.where(inside, length, 0.5), torch.where(inside, rest, 0.5)
     target = safe / (rest * (1 + safe))
-    x = float(2 * pot.nu + 1) * target + safe
+    x = as_float(2 * pot.nu + 1) * target + safe
     for _ in range(NEWTON_STEPS[r.dtype] + (0 if pot.to_rounding else 4)):  # the start is close to the exact inverse
         slope, rest = formulas.slope(kernels.TORCH, x), formulas.complement(kernels.TORCH, x)
         width = rest * (2 - rest)
@@ -65,4 +66,4 @@ def newton(pot: Potential, r: torch.Tensor, rest: torch.Tensor | None = None) ->
 
 def closed_form(pot: Potential, r: torch.Tensor) -> torch.Tensor:
     """dim r / (1 - r^2), eq. released-state [banerjee2005clustering]."""
-    return torch.where(r.abs() <= 1, float(2 * pot.nu + 2) * r / ((1 - r) * (1 + r)), torch.nan)
+    return torch.where(r.abs() <= 1, as_float(2 * pot.nu + 2) * r / ((1 - r) * (1 + r)), torch.nan)

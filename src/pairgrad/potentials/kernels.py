@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pairgrad.ground.arithmetic import FusedArithmetic, TorchArithmetic
+from pairgrad.ground.arithmetic import FusedArithmetic, TorchArithmetic, as_float
 from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 from pairgrad.potentials.autograd import differentiable, differentiable_pair
 from pairgrad.potentials.expansion import Expansion
@@ -100,7 +100,7 @@ def _legendre(pot: Potential, x: torch.Tensor) -> torch.Tensor:
 
 def _scale(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The length over which the slope changes at the smaller of two points."""
-    return TORCH.radius(float(pot.nu) + 0.5, torch.minimum(a.abs(), b.abs()))
+    return TORCH.radius(as_float(pot.nu) + 0.5, torch.minimum(a.abs(), b.abs()))
 
 
 def _bregman(pot: Potential, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -164,7 +164,7 @@ def increment_pair(
 
 def _gain_at_zero(pot: Potential) -> float:
     """Of R(x) / x, and of the finite recurrences, which have its first term."""
-    return 1 / float(2 * pot.nu + 2)
+    return 1 / as_float(2 * pot.nu + 2)
 
 
 def _quotient(slope: torch.Tensor, b: torch.Tensor, limit: float | torch.Tensor) -> torch.Tensor:
@@ -195,7 +195,7 @@ def _own_gain(pot: Potential, square: torch.Tensor) -> torch.Tensor:
 
 def _d_gain(pot: Potential, square: torch.Tensor, bend: Kernel, of: Kernel) -> torch.Tensor:
     """(slope'(b) - slope(b) / b) / (2 b^2), which cancels where b is small: there the first term of the series of R, for b^2 = 0."""
-    turn = float(2 * pot.nu + 2)
+    turn = as_float(2 * pot.nu + 2)
     near = square <= (1e-3 * turn) ** 2
     away = torch.where(near, turn * turn, square)
     return torch.where(near, -1 / (turn * turn * (turn + 2)), (bend(pot, away.sqrt()) - of(pot, away)) / (2 * away))
@@ -231,7 +231,8 @@ def _increment(pot: Potential, a: torch.Tensor, squared: torch.Tensor) -> torch.
 
 def _reached(a: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
     """b^2, which rounding may take below 0."""
-    return (a * a + squared).clamp_min(0)
+    square = a * a + squared
+    return torch.where(square < 0, 0.0, square)  # not clamp_min: from torch 2.15 on, its derivative at 0 is 0
 
 
 # torch.compile follows the backward of the gains where they are names of this module, and not where they are variables of an enclosing function

@@ -10,6 +10,7 @@ import torch
 
 from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, floating_tensor, one_of
+from pairgrad.ground.precision import autocast_enabled
 from pairgrad.potentials import inverse, kernels
 from pairgrad.potentials.formulas import Formulas
 
@@ -25,7 +26,7 @@ class Pair(NamedTuple):
 
 def result_dtype(dtype: torch.dtype, device_type: str) -> torch.dtype:
     """The dtype of the argument; under autocast, float32 for the dtypes that are computed in it."""
-    if dtype in HALF_DTYPES and torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+    if dtype in HALF_DTYPES and autocast_enabled(device_type):
         return torch.float32
     return dtype
 
@@ -203,7 +204,7 @@ class Potential(ABC):
     def dim(self) -> int | None:
         """Feature dimension 2 nu + 2, or None where that is not an integer."""
         dim = 2 * self.nu + 2
-        return int(dim) if dim.denominator == 1 else None
+        return dim.numerator if dim.denominator == 1 else None
 
     def _size(self) -> str:
         if self.dim is not None:

@@ -235,7 +235,8 @@ def several_outputs():
     w = parameter(3)
 
     def loss():
-        scaled, label, total = Split.apply(w, factor=2.0, label="name")
+        named = torch.__version__ >= (2, 13)  # from then on, apply takes keywords
+        scaled, label, total = Split.apply(w, factor=2.0, label="name") if named else Split.apply(w, 2.0, "name")
         assert label == "name"
         return (scaled * total).sum()
 

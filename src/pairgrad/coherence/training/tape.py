@@ -124,10 +124,12 @@ class Tape(TorchFunctionMode):
         _on.append(self)
         self._thread, self._on = threading.get_ident(), True
         _put_below(self)
-        owner = apply_owner()
-        self._patch(owner, "apply", classmethod(self._around_apply(owner)))
         for owner, name in _ASKING:
             self._patch(owner, name, self._around_asking(getattr(owner, name)))
+        if (owner := apply_owner()) is not None:
+            self._patch(owner, "apply", classmethod(self._around_apply(owner)))
+        else:
+            self._end(f"torch {torch.__version__} does not tell where a torch.autograd.Function is applied")
         if (found := compiled_region_functions()) is not None:
             compiler, begins, switches = found
             self._patch(compiler, begins, self._around_compiled(getattr(compiler, begins)))

@@ -55,7 +55,8 @@ def cross_entropy_of_views(
     result, touched = _against_bank(plan, state, unit, labels, log_prior, order)
     if result.gradient is not None:
         along = (result.gradient * unit).sum(-1, keepdim=True)
-        result = result._replace(gradient=result.gradient.addcmul_(unit, -along).div_(lengths))
+        gradient = result.gradient.addcmul_(unit, -along).div_(lengths)
+        result = Result(result.loss, gradient, result.normaliser)  # before 2.12, torch.compile cannot return what _replace makes
     return result, touched
 
 
