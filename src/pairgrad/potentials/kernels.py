@@ -232,7 +232,7 @@ def _increment(pot: Potential, a: torch.Tensor, squared: torch.Tensor) -> torch.
 def _reached(a: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
     """b^2, which rounding may take below 0."""
     square = a * a + squared
-    return torch.where(square < 0, 0.0, square)  # not clamp_min: from torch 2.15 on, its derivative at 0 is 0
+    return torch.where(square < 0, 0.0, square)  # not clamp_min: in torch 2.15 its derivative at 0 is 0
 
 
 # torch.compile follows the backward of the gains where they are names of this module, and not where they are variables of an enclosing function
