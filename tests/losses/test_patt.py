@@ -154,6 +154,14 @@ def test_wrong_options(options: dict[str, Any], error: type[Exception], message:
         pg.PATTLoss(CLASSES, DIM, **{"class_counts": COUNTS, **options})
 
 
+def test_a_prior_that_cannot_be_taken_changes_nothing() -> None:
+    loss = pg.PATTLoss(CLASSES, DIM, class_counts=COUNTS)
+    before = loss.augmentation.log_prior
+    with pytest.raises(TypeError, match="class_counts must be"):
+        loss.set_prior(None)  # type: ignore[arg-type]
+    assert loss.augmentation.log_prior is before
+
+
 def test_copies_and_repr() -> None:
     loss = pg.PATTLoss(CLASSES, DIM, class_counts=COUNTS, realization="consistent")
     inputs = batch(torch.float32)

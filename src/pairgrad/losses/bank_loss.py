@@ -157,7 +157,7 @@ class BankLoss(SavedOptions):
 
     @property
     def temperature(self) -> float:
-        """tau; a schedule may set it between steps."""
+        """tau; a schedule may set it between steps. With `execution="compiled"` every value gets a graph of its own, so change it seldom."""
         return float(self.options.temperature)
 
     @temperature.setter

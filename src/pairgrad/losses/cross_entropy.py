@@ -66,8 +66,8 @@ def vmf_cross_entropy(
         max_norm: a bound on the length of the features, if you know one: it spares the running maximum and the logarithms. Found by itself on the CPU.
         tile: classes per tile; None chooses.
         validate: check values on every device (True), on the CPU (None) or nowhere (False).
-        execution: `"eager"`; or `"compiled"`, the pass through `torch.compile`, once per shape. Compiled, the length of the features is not looked up:
-            give `max_norm`.
+        execution: `"eager"`; or `"compiled"`, the pass through `torch.compile`, once per shape and value of the options: give a temperature that
+            changes as a tensor. Compiled, the length of the features is not looked up: give `max_norm`.
         compile_mode: of torch.compile, such as `"reduce-overhead"`.
 
     Examples:

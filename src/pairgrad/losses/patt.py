@@ -175,6 +175,7 @@ class PATTLoss(nn.Module):
 
     def set_prior(self, class_counts: Sequence[float] | torch.Tensor) -> None:
         """Take these counts for the log prior of ISAC and TLA from now on."""
+        kept_counts(class_counts)  # before anything changes: the prior of a BankLoss may be None, this one may not
         self.augmentation.set_prior(class_counts)
         self.adjustment = self._adjustment(class_counts)
 
