@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pairgrad.testing.session import Session
 
 MARKER = "coherence(skip=False, intent=None): how --coherence takes the custom backwards that run in the test: not at all, or as declared"
+SECONDS = 10.0  # for the audit of what was recorded, by default
 _OUTPUT = "pairgrad"  # the entry of what an xdist worker hands to its controller
 _FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
@@ -35,7 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--coherence-html", metavar="PATH", help="write the reports as pages into a folder, or as one page into PATH.html")
     group.addoption("--coherence-json", metavar="FILE", help="write the reports as JSON")
     group.addoption(
-        "--coherence-seconds", metavar="S", type=float, help="begin no further state S seconds after the audit of the recording began"
+        "--coherence-seconds",
+        metavar="S",
+        type=float,
+        default=SECONDS,
+        help=f"begin no further state S seconds after the audit of the recording began; the summary says what was left out (default: {SECONDS:g})",
     )
     group.addoption(
         "--coherence-annotations",
@@ -49,8 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if hasattr(config, "workerinput"):  # the controller has looked
         return
-    seconds = config.getoption("coherence_seconds")
-    if seconds is not None and not seconds > 0:
+    seconds: Any = config.getoption("coherence_seconds")
+    if not seconds > 0:
         raise pytest.UsageError(f"--coherence-seconds must be a number > 0, got {seconds:g}")
     for option in ("coherence_json", "coherence_html"):
         if path := config.getoption(option):
@@ -210,7 +215,7 @@ def _verdict(found: Session, config: pytest.Config) -> str:
     if not found.failing:
         return "coherence: FAILED"
     return (
-        "coherence: FAILED. Mend the backward, declare it with pairgrad.intended if it is meant to differ, "
+        "coherence: FAILED. Fix the backward, declare it with pairgrad.intended if it is meant to differ, "
         "or leave a test out with @pytest.mark.coherence(skip=True)"
     )
 

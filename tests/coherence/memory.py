@@ -25,4 +25,13 @@ def _alive():
 
 
 def _bytes(tensors):
-    return sum({storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}.values())
+    return sum(dict(filter(None, map(_storage, tensors))).values())
+
+
+def _storage(tensor):
+    """Address and size; None for a tensor without memory of its own, which a transform has left behind."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:
+        return None

@@ -67,7 +67,8 @@ def test_a_real_audit_is_put_where_its_backward_is():
     written = inspect.getsourcelines(sine.backward)[1]
     assert level == "error"
     assert properties == {"file": FUNCTIONS, "line": str(written), "title": "Sine.apply is incoherent"}
-    assert message.startswith(f"{report.headline}.\ninput 0: the supplied gradient is off by 0.0099")
+    assert message.startswith("gradient of input 0 (argument 1) is 1.01 x the true one\nfirst order WRONG, ")
+    assert "input 0: the supplied gradient is off by 0.01 of the true one" in message
     assert "What to do: differentiate the value that is computed" in message
 
 
@@ -162,7 +163,7 @@ def test_code_quality_is_json_with_what_the_host_asks_for():
 
 
 def run_node(name, location, verdict, passed):
-    worst = made(verdict, passed=passed)
+    worst = made(verdict, passed=passed, checks={"first order": "right" if passed else "wrong"})
     return NodeReport(name, location, verdict, passed, None, 9, 4, 0 if passed else 2, 0.5, 0.1, 0.9, 0.25, 1e-9, 0.3, (), worst)
 
 
@@ -180,6 +181,7 @@ def test_every_failing_node_of_a_run():
         ("error", "train.py", "loss is incoherent"),
     ]
     assert "at 2 of 4 visited states" in lines[0][2]
+    assert lines[0][2].endswith("\nfirst order WRONG"), "what is wrong at the worst state"
     assert [entry["check_name"] for entry in code_quality(run)] == ["pairgrad/incoherent", "pairgrad/inconclusive", "pairgrad/incoherent"]
     assert annotations(RunReport(Verdict.COHERENT, True, nodes[1:2], None, "", 3)) == []
 

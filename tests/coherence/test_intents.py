@@ -110,7 +110,7 @@ def test_the_report_says_why_a_declaration_accounts_for_it_or_not(name: str, int
 def test_alarms_that_no_declaration_accounts_for_are_named() -> None:
     fn = function(torch.square, lambda x, grad: grad.mul_(x).data.mul_(torch.rand(1, dtype=x.dtype)))
     text = weighed(looked_at(fn, points(5), intent="implicit-reparameterization"))
-    assert text == "declared as 'implicit-reparameterization', which does not account for: edits, not-reentrant"
+    assert text == "declared as 'implicit-reparameterization'; it does not account for: edits, not-reentrant"
 
 
 @pytest.mark.parametrize("intent", INTENTS)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import pairgrad
-from pairgrad.coherence import Subject, from_jax
+from pairgrad.coherence import Subject, Verdict, audit, from_jax
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -428,6 +428,101 @@ def test_as_a_subject(fn):
     assert subject.connected
     assert not subject.random
     assert not subject.calls_edit()
+
+
+@x64
+def test_an_audit_traces_a_function_once_and_repeats_what_it_saw():
+    runs = []
+
+    def fn(x):
+        runs.append(1)
+        return smooth(x)
+
+    report = audit(from_jax(fn), numbers(6))
+    assert report.verdict is Verdict.COHERENT
+    assert report.evaluations > 200
+    assert len(runs) < report.evaluations / 4
+    before = len(runs)
+    from_jax(fn)(numbers(6))
+    assert len(runs) == before + 1
+
+
+@x64
+def test_repeated_calls_of_a_subject_keep_the_bits():
+    with Subject(from_jax(smooth), (numbers(5),)) as subject:
+        for seed in range(12):
+            x, u = numbers(5, seed=seed), numbers(seed=seed + 50)
+            found = subject.pull((x,), (u,))
+            value, pull = jax.vjp(smooth, array(x))
+            same(found.outputs[0], value)
+            same(found.gradients[0], pull(array(u))[0])
+
+
+@x64
+def test_a_function_that_keeps_something_from_call_to_call_is_seen():
+    calls = []
+
+    def fn(x):
+        calls.append(1)
+        return jnp.sin(x) * (1 + 0.1 * len(calls))
+
+    assert audit(from_jax(fn), numbers(3), effort="quick").verdict is Verdict.NOT_REENTRANT
+
+
+@x64
+def test_a_function_that_begins_to_change_later_is_called_again():
+    values, scale = [], [1.0]
+    with Subject(from_jax(lambda x: jnp.sin(x) * scale[0]), (numbers(3),)) as subject:
+        values += [subject.outputs_at(subject.tensors)[0] for _ in range(10)]
+        scale[0] = 2.0
+        values += [subject.outputs_at(subject.tensors)[0] for _ in range(10)]
+    assert torch.equal(values[-1], 2 * values[0])
+
+
+@x64
+def test_a_function_that_looks_at_its_numbers_is_audited():
+    def fn(x):
+        return jnp.sin(x) if x[0] > 0 else jnp.cos(x)
+
+    subject = Subject(from_jax(fn), (torch.ones(2, dtype=F64),))
+    for _ in range(4):
+        same(subject.outputs_at((torch.ones(2, dtype=F64),))[0], jnp.sin(jnp.ones(2)))
+        same(subject.outputs_at((-torch.ones(2, dtype=F64),))[0], jnp.cos(-jnp.ones(2)))
+
+
+@x64
+def test_constants_of_one_value_and_another_kind_are_not_confused():
+    def fn(x, n):
+        return x * 2 if isinstance(n, bool) else x * 3 if isinstance(n, int) else x * (4 if str(n) == "0.0" else 5)
+
+    bridged = from_jax(fn)
+
+    def all_of_them(x):
+        return tuple(bridged(x, n) for n in (True, 1, 0.0, -0.0))
+
+    with Subject(all_of_them, (torch.ones(1, dtype=F64),)) as subject:
+        for _ in range(4):
+            assert [output.item() for output in subject.outputs_at(subject.tensors)] == [2, 3, 4, 5]
+
+
+@x64
+def test_a_wrong_rule_is_found_to_the_second_order():
+    assert audit(from_jax(wrong), numbers(3), effort="quick").verdict is Verdict.INCOHERENT
+
+    @jax.custom_vjp
+    def inner(x, u):
+        return u * jnp.cos(x)
+
+    inner.defvjp(lambda x, u: (u * jnp.cos(x), (x, u)), lambda kept, w: (-1.1 * w * kept[1] * jnp.sin(kept[0]), w * jnp.cos(kept[0])))
+
+    @jax.custom_vjp
+    def fn(x):
+        return jnp.sin(x)
+
+    fn.defvjp(lambda x: (jnp.sin(x), x), lambda x, u: (inner(x, u),))
+    report = audit(from_jax(fn), numbers(3), effort="quick", consequences=False)
+    assert not report.passed
+    assert any("the second derivative is off" in finding.text for finding in report.findings)
 
 
 def test_the_name_is_that_of_the_function():

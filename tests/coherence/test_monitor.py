@@ -11,7 +11,7 @@ from torch.autograd import Function
 import pairgrad as pg
 from pairgrad.coherence import CoherenceWarning, IncoherentBackward
 from tests.coherence.memory import TensorMemory
-from tests.coherence.training import same, train
+from tests.coherence.training import Opaque, same, train
 
 COLUMNS = [
     *("step", "function", "location", "verdict", "defect", "error", "limit"),
@@ -130,6 +130,15 @@ def test_a_coherent_run_is_silent():
             monitor.step()
     assert monitor.report.nodes == ()
     assert monitor.report.backwards == 0
+
+
+def test_a_look_says_what_it_leaves_out():
+    x = torch.ones(3, requires_grad=True)
+    with pg.CoherenceMonitor(every=2, states=1, share=1.0, reaction="ignore") as monitor:
+        for _ in range(2):
+            Opaque.apply(x).sum().backward()
+            monitor.step()
+    assert monitor.report.left_out == ("second order at 1 of 1 states: not part of a glance",)
 
 
 def test_steps_may_be_numbered_by_the_caller():

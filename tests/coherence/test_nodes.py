@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import FunctionMeta, once_differentiable
 
-from pairgrad.coherence import Subject, Visit, replay, visits
+from pairgrad.coherence import Subject, Visit, audit, replay, visits
+from pairgrad.coherence.causes.nodes import reproduced
 
 
 class Cube(Function):
@@ -517,6 +519,149 @@ def test_replay_keeps_arguments_that_are_not_differentiated() -> None:
     with Subject(fn, arguments) as subject:
         assert subject.names == ("input 0",)
         assert torch.equal(subject.outputs[0], 2 * x)
+
+
+class Misreading(Function):
+    """Right for a contiguous grad_output alone: the backward reads the memory that it lies in from the beginning."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, u):
+        memory = u.as_strided((u.untyped_storage().nbytes() // u.element_size(),), (1,), 0)
+        return memory[torch.arange(u.numel()) % len(memory)].reshape(u.shape) * ctx.saved_tensors[0].cos()
+
+
+LOSSES = {
+    "transposed": lambda y: (y.t() * torch.arange(12.0).reshape(4, 3)).sum(),
+    "expanded": lambda y: y.sum(),
+    "part of a larger tensor": lambda y: torch.cat([torch.zeros(2, 4), y]).square().sum(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_cotangents_lie_in_memory_as_they_did(loss: Any) -> None:
+    x, got = torch.randn(3, 4, requires_grad=True), []
+
+    class Noting(Misreading):
+        @staticmethod
+        def backward(ctx, u):
+            got.append((u.stride(), u.storage_offset()))
+            return Misreading.backward(ctx, u)
+
+    (visit,) = visits(lambda: loss(Noting.apply(x)).backward())
+    (cotangent,) = visit.cotangents
+    assert [(cotangent.stride(), cotangent.storage_offset())] == got
+    assert reproduced(visit) == 0
+    assert torch.equal(visit.gradients[0], x.grad)
+
+
+def test_arguments_lie_in_memory_as_they_did() -> None:
+    rows = torch.randn(5, 3)
+    for x in (rows.t(), rows[1:, ::2], rows[:1].expand(4, 3), rows[3]):
+        x = x.detach().requires_grad_()
+        (visit,) = visits(lambda x=x: Cube.apply(x, 2.0).sum().backward())
+        copy = visit.arguments[0]
+        assert (copy.shape, copy.stride(), copy.storage_offset()) == (x.shape, x.stride(), x.storage_offset())
+        assert torch.equal(copy, x)
+        assert copy.data_ptr() != x.data_ptr()
+
+
+def test_a_column_of_a_large_table_is_not_kept_with_the_table() -> None:
+    table = torch.zeros(2000, 1000)
+    (visit,) = visits(lambda: Cube.apply(table[:, 0].requires_grad_(), 2.0).sum().backward())
+    assert visit.arguments[0].untyped_storage().nbytes() == 2000 * 4
+
+
+class Detaching(Function):
+    """Wrong by a factor of 2 in w, which it takes out of the graph."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        w.detach_()
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, u):
+        x, w = ctx.saved_tensors
+        return u * w, 2 * u * x
+
+
+def test_what_a_forward_detaches_is_differentiated_in_a_replay() -> None:
+    (visit,) = visits(lambda: Detaching.apply(torch.randn(3), torch.randn(3, requires_grad=True)).square().sum().backward())
+    assert [argument.requires_grad for argument in visit.arguments] == [False, True]
+    assert reproduced(visit) == 0
+    fn, arguments = replay(visit)
+    report = audit(fn, arguments, effort="quick", consequences=False)
+    assert report.verdict == "incoherent"
+
+
+def test_a_replay_that_does_something_else_is_off_by_as_much() -> None:
+    class Counting(Cube):
+        calls = 0
+
+        @staticmethod
+        def forward(ctx, x, factor):
+            Counting.calls += 1
+            return Cube.forward(ctx, x, factor * Counting.calls)
+
+    (visit,) = visits(lambda: Counting.apply(torch.randn(3, requires_grad=True), 2.0).sum().backward())
+    assert reproduced(visit) == pytest.approx(1.0)  # the second call has twice the gradient
+    assert reproduced(replace(visit, gradients=())) is None
+
+
+@pytest.mark.parametrize("drawing", ["forward", "backward"])
+def test_random_numbers_of_a_visit_are_drawn_again(drawing: str) -> None:
+    class Noisy(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.noise = torch.rand(3) if drawing == "forward" else None
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, u):
+            return u * (torch.rand(3) if ctx.noise is None else ctx.noise)
+
+    (visit,) = visits(lambda: Noisy.apply(torch.randn(3, requires_grad=True)).sum().backward())
+    torch.rand(5)
+    assert reproduced(visit) == 0
+
+
+class Product(Function):
+    """A sparse matrix times a dense one; `wrong` is the factor of the gradient of the matrix."""
+
+    @staticmethod
+    def forward(ctx, a, x, wrong):
+        ctx.save_for_backward(a, x)
+        ctx.wrong = wrong
+        return a @ x
+
+    @staticmethod
+    def backward(ctx, u):
+        a, x = ctx.saved_tensors
+        of_a = (ctx.wrong * u @ x.t()).sparse_mask(a) if ctx.needs_input_grad[0] else None
+        return of_a, a.t() @ u, None
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(
+    ("layout", "wrong"), [(torch.sparse_coo, 1.0), (torch.sparse_coo, 1.5), (torch.sparse_coo, None), (torch.sparse_csr, None)]
+)
+def test_sparse_arguments_are_replayed(layout: torch.layout, wrong: float | None) -> None:
+    a = torch.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 0.0]]).to_sparse(layout=layout)
+    a = a.coalesce() if layout == torch.sparse_coo else a
+    if wrong is not None:
+        a = a.requires_grad_()
+    x = torch.randn(3, 2, requires_grad=True)
+    (visit,) = visits(lambda: Product.apply(a, x, wrong).square().sum().backward())
+    assert reproduced(visit) == 0
+    fn, arguments = replay(visit)
+    report = audit(fn, arguments, effort="quick", second_order=False, consequences=False)  # torch has no second derivative of sparse_mask
+    assert report.verdict == ("incoherent" if wrong == 1.5 else "coherent"), str(report)
 
 
 def test_errors_name_the_argument() -> None:

@@ -13,7 +13,8 @@ from numpy.polynomial import chebyshev
 from pairgrad.coherence.measure.differences import difference
 from pairgrad.coherence.measure.limits import student_quantile
 from pairgrad.coherence.measure.panel import INTEGRATION, NODES, Panel, measure, work_and_energy
-from pairgrad.coherence.measure.path import Geometric, Line, Path, Straight, scales, snapped
+from pairgrad.coherence.measure.path import Line, Path
+from pairgrad.coherence.subject.curves import Geometric, Straight, scales, snapped
 from pairgrad.coherence.subject.subject import Subject
 from tests.coherence.functions import sine_with
 

@@ -88,11 +88,11 @@ def test_words_and_data(story):
     assert "% of the gradient comes through it" in text
     assert "Likely causes" in report.explain()
     data = json.loads(report.to_json())
-    assert data["schema"] == "pairgrad.run/1"
+    assert data["schema"] == "pairgrad.run/2"
     again = RunReport.from_dict(data)
     assert again == report
     assert str(again) == text
-    with pytest.raises(ValueError, match=r"schema 'pairgrad.run/1'"):
+    with pytest.raises(ValueError, match=r"schema 'pairgrad.run/2'"):
         RunReport.from_dict(report.nodes[0].worst.to_dict())
 
 

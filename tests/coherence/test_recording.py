@@ -5,6 +5,7 @@ import torch
 from torch.autograd import Function
 
 import pairgrad as pg
+from pairgrad.coherence import RunReport
 from tests.coherence.training import Capped, Direction, Net, Opaque, linear_steps, same, train
 from tests.distributed.ranks import run
 
@@ -60,7 +61,11 @@ def test_state_outside_of_the_arguments_is_noticed():
     with pg.record(loss=False) as recording:
         linear_steps(lambda y: Counter.apply(y).square().mean())
     (node,) = recording.audit().nodes
+    assert "it could not be reproduced: applied again to the same arguments it sends on another gradient than in the run (off by " in str(
+        node
+    )
     assert "it depends on something else too" in node.note
+    assert (node.verdict, node.looked, node.failed) == ("inconclusive", 0, 0)  # nothing is said against it
 
 
 def test_too_little_memory_says_so():
@@ -353,13 +358,50 @@ def test_two_recordings_at_once():
         assert {kept.backwards for kept in recording._recorder.functions.values()} == {2}
 
 
+class SecondOrderLost(Function):
+    """exp, whose backward is right and cuts the graph."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.y = y.detach()
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.y
+
+
+def test_a_recording_makes_the_checks_that_an_audit_makes():
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    with pg.record(loss=False) as recording:
+        for _ in range(3):
+            SecondOrderLost.apply(x).square().sum().backward()
+    report = recording.audit()
+    alone = pg.audit(SecondOrderLost.apply, x, effort="quick", consequences=False)
+    assert not alone.passed
+    assert report.verdict == alone.verdict
+    assert report.nodes[0].failed == 3
+    assert report.left_out == report.nodes[0].left_out == ()
+    glance = recording.audit(effort="glance")
+    assert glance.passed
+    assert glance.left_out == ("second order at 3 of 3 states: not part of a glance",)
+    assert RunReport.from_dict(glance.to_dict()).left_out == glance.left_out
+
+
 def test_time_is_kept_and_every_function_is_looked_at_once():
     with pg.record() as recording:
         train(steps=30)
     seen = []
     report = recording.audit(seconds=1e-6, progress=seen.append)
     assert [node.looked for node in report.nodes] == [1, 1, 1, 1]
-    assert any("time was up" in note for note in report.notes)
+    assert "Capped: second order at 1 of 1 states: time was up" in report.left_out
+    assert "Capped: 23 of 24 states kept: time was up" in report.left_out
+    assert "part of the loss: time was up" in report.left_out
+    assert next(node for node in report.nodes if node.name == "Capped").left_out == tuple(
+        check.removeprefix("Capped: ") for check in report.left_out if check.startswith("Capped: ")
+    )
+    assert "  left out: Capped: second order at 1 of 1 states: time was up" in str(report).splitlines()
     assert report.loss.complete is False
     assert [p.stage for p in seen][-1] == "the loss"
     assert all(p.total == 24 * 3 + 4 + 1 for p in seen)

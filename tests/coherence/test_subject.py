@@ -302,7 +302,7 @@ def test_other_dtypes_are_refused(dtype: Any) -> None:
 
 @pytest.mark.parametrize("result", [3.0, None, torch.tensor(2), (1, "x")], ids=["number", "none", "integer", "tuple"])
 def test_a_callable_without_a_floating_result_is_refused(result: Any) -> None:
-    with pytest.raises(TypeError, match="fn must return at least one floating-point tensor, got"):
+    with pytest.raises(TypeError, match="fn must return at least one floating-point tensor with elements, got"):
         Subject(lambda x: result, doubles(1.0))
 
 

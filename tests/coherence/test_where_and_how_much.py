@@ -27,26 +27,24 @@ def alarms(report: Report) -> list[Finding]:
 
 
 @pytest.mark.parametrize("size", [1e-1, 1e-2, -1e-2, 1e-6, 1e-10, -1e-10])
-def test_a_defect_is_measured_within_its_error_by_both_methods(size: float) -> None:
-    """Of one number: |size| over the larger of the supplied slope, 1 + size, and the true one."""
+def test_a_defect_is_measured_within_its_error(size: float) -> None:
+    """|supplied - true| / |true|."""
     report = looked_at(sine_with(lambda x: 1 + size).apply, X)
-    expected = abs(size) / max(1, 1 + size)
+    expected = abs(size)
     assert abs(report.defect - expected) <= report.defect_error < 1e-3 * expected + 1e-13
     (finding,) = alarms(report)
     assert (finding.kind, finding.where) == ("defect", "input 0")
     assert finding.numbers["relative"] == report.defect
     assert finding.numbers["error"] == report.defect_error
-    assert finding.numbers["by_differences"] == pytest.approx(expected, rel=1e-3, abs=1e-13)
     assert finding.numbers["absolute"] == pytest.approx(abs(size) * math.cos(0.7), rel=1e-3, abs=1e-13)
-    assert f"off by {report.defect:.3g} of its size (± {report.defect_error:.1g}; by differences" in finding.text
-    assert "at the inputs, and off on 1 of 1 lines" in finding.text
+    assert f"off by {report.defect:.3g} of the true one (± {report.defect_error:.1g}) at the inputs" in finding.text
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e-6), (torch.float32, 1e-2), (torch.float16, 0.5)])
 @pytest.mark.parametrize("count", [2, 50])
 def test_a_factor_is_measured_as_that_factor_for_tensors_too(count: int, dtype: torch.dtype, size: float) -> None:
     report = looked_at(sine_with(lambda x: 1 + size).apply, points(count, dtype=dtype), effort="standard")
-    assert abs(report.defect - size / (1 + size)) <= report.defect_error
+    assert abs(report.defect - size) <= report.defect_error
     (finding,) = alarms(report)
     assert finding.numbers["defective_lines"] <= finding.numbers["lines"]
     states = [state for state in report.states if state.argument == "input 0"]
@@ -57,7 +55,7 @@ def test_a_factor_is_measured_as_that_factor_for_tensors_too(count: int, dtype: 
 def test_the_absolute_size_is_in_units_of_the_gradient() -> None:
     for unit in (1000.0, 2.0**-20):
         report = looked_at(lambda x, unit=unit: wrong(x / unit), X * unit)
-        assert report.defect == pytest.approx(0.01 / 1.01, rel=1e-5)
+        assert report.defect == pytest.approx(0.01, rel=1e-5)
         assert alarms(report)[0].numbers["absolute"] == pytest.approx(0.01 * math.cos(0.7) / unit, rel=1e-5)
 
 
@@ -109,11 +107,11 @@ def test_a_rate_of_false_alarms_and_the_number_of_tests_are_told() -> None:
 
 def test_the_tolerance_is_held_against_the_size() -> None:
     fn = sine_with(lambda x: 1.01).apply
-    for tolerance, severity in ((0.0098, "alarm"), (0.01, "note")):
+    for tolerance, severity in ((0.0099, "alarm"), (0.0101, "note")):
         report = looked_at(fn, X, tolerance=tolerance)
-        assert [(finding.kind, finding.severity) for finding in report.findings] == [("defect", severity)]
+        assert [finding.severity for finding in report.findings if finding.kind == "defect"] == [severity]
         assert report.passed == (severity == "note")
-        assert report.defect == pytest.approx(0.01 / 1.01, rel=1e-5)
+        assert report.defect == pytest.approx(0.01, rel=1e-5)
 
 
 def test_a_missing_gradient_is_an_alarm_whatever_the_tolerance() -> None:
@@ -127,22 +125,22 @@ def test_the_argument_is_named_and_the_others_are_not() -> None:
     report = looked_at(
         lambda a, b, c: a.cos().sum() + wrong(b).sum() + c.exp().sum(), {"a": points(3), "b": points(2), "c": points(3, seed=1)}
     )
-    assert [finding.where for finding in report.findings] == ["b"]
-    assert report.defect == pytest.approx(0.01 / 1.01, rel=1e-4)
+    assert [finding.where for finding in alarms(report)] == ["b"]
+    assert report.defect == pytest.approx(0.01, rel=1e-4)
 
 
 def test_two_wrong_arguments_have_findings_of_their_own_sizes() -> None:
     other = sine_with(lambda x: 1.1).apply
     report = looked_at(lambda x, y: wrong(x).sum() + other(y).sum(), (points(3), points(3, seed=1)))
     sizes = {finding.where: finding.numbers["relative"] for finding in alarms(report)}
-    assert sizes == {"input 0": pytest.approx(0.01 / 1.01, rel=1e-4), "input 1": pytest.approx(0.1 / 1.1, rel=1e-4)}
+    assert sizes == {"input 0": pytest.approx(0.01, rel=1e-4), "input 1": pytest.approx(0.1, rel=1e-4)}
     assert report.defect == sizes["input 1"]
 
 
 def test_the_output_is_named() -> None:
     report = looked_at(lambda x: (x.cos(), wrong(x), x.exp()), points(3))
     through = {finding.where: finding.numbers["relative"] for finding in alarms(report) if "through output" in finding.where}
-    assert through == {"all tensors, through output 1": pytest.approx(0.01 / 1.01, rel=1e-4)}
+    assert through == {"all tensors, through output 1": pytest.approx(0.01, rel=1e-4)}
 
 
 def test_of_many_tensors_a_group_is_named() -> None:

@@ -33,7 +33,8 @@ class Direction(Function):
 
     @classmethod
     def backward(cls, ctx, grad_output):
-        x, length = ctx.saved_tensors
+        x, _ = ctx.saved_tensors
+        length = x.norm(dim=-1, keepdim=True)  # not the one that was saved, which does not depend on x for a second derivative
         unit = x / length
         tangent = grad_output - (grad_output * unit).sum(-1, keepdim=True) * unit
         return torch.where(length > 2.2, grad_output, tangent) / length

@@ -262,6 +262,36 @@ class TestVmapRefused(Inherited):
     function = Once.apply
 
 
+class Classic(torch.autograd.Function):
+    """forward takes ctx, as most of those that were written before torch.func; right."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sinh()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.saved_tensors[0].cosh()
+
+
+@fails()
+class TestClassic(Inherited):
+    function = Classic.apply
+
+
+class ClassicOnce(Classic):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        return grad_output * ctx.saved_tensors[0].cosh()
+
+
+@fails()
+class TestClassicOnce(Inherited):
+    function = ClassicOnce.apply
+
+
 class VmapOfTheFirstRow(Once):
     @staticmethod
     def vmap(info, in_dims, x):

@@ -92,6 +92,7 @@ def test_an_incoherent_backward_fails_the_session(run):
     result.stdout.fnmatch_lines(
         [
             "*= coherence =*",
+            "1 of 2 custom backwards fail: Cap",
             "7 backward passes recorded: incoherent: Cap (1 of 2 custom backwards)",
             "*1. Cap (test_it.py:*): incoherent, by up to 0.51*, at 2 of 3 visited states*",
             "*2. Sinh (test_it.py:*): coherent*at 4 of 4 visited states",
@@ -103,10 +104,43 @@ def test_an_incoherent_backward_fails_the_session(run):
     assert "loss" not in result.stdout.str()
 
 
+SECOND = """
+class Lost(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = x.exp().detach()
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.y  # right, and its own derivative is lost
+
+def test_lost():
+    Lost.apply(torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)).square().sum().backward()
+"""
+
+
+def test_every_failing_function_is_counted_those_of_second_order_too(run):
+    result = run(RIGHT + WRONG + SECOND, "--coherence")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    first = result.stdout.str().split("= coherence =")[1].splitlines()[1]
+    assert first in ("2 of 3 custom backwards fail: Cap, Lost", "2 of 3 custom backwards fail: Lost, Cap")
+
+
+def test_the_audit_of_a_session_has_a_budget_and_says_what_it_left_out(run):
+    assert "(default: 10)" in run("", "--help").stdout.str()
+    result = run(RIGHT + WRONG, "--coherence", "--coherence-seconds=1e-6")
+    result.stdout.fnmatch_lines(
+        ["*left out: Cap: second order at 1 of 1 states: time was up", "*left out: Cap: 2 of 3 states kept: time was up"]
+    )
+
+
 def test_a_coherent_session_passes(run):
     result = run(RIGHT, "--coherence")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*= coherence =*", "1 backward pass recorded: coherent: 1 custom backward"])
+    result.stdout.fnmatch_lines(
+        ["*= coherence =*", "0 of 1 custom backwards fail", "1 backward pass recorded: coherent: 1 custom backward"]
+    )
     assert "FAILED" not in result.stdout.str()
 
 
@@ -166,7 +200,11 @@ def test_files(run, pytester):
     assert [node["name"] for node in data["run"]["nodes"]] == ["Cap", "Sinh"]
     assert data["tests"][0]["tests"] == ["test_it.py::test_wrong[2.0]", "test_it.py::test_wrong[2.5]"]
     assert pg.coherence.RunReport.from_dict(data["run"]).verdict == "incoherent"
-    assert 'href="run.html"' in (pytester.path / "pages" / "index.html").read_text()
+    index = (pytester.path / "pages" / "index.html").read_text()
+    assert '<a href="run.html">' in index
+    assert "1 of 2 custom backwards fail: Cap." in index
+    assert 'class="chip v-incoherent"' in index
+    assert ".chip" in index.partition("<style>")[2].partition("</style>")[0]  # styled as the reports are
     assert "Cap" in (pytester.path / "pages" / "run.html").read_text()
 
 
@@ -221,7 +259,7 @@ def test_collecting_audits_nothing(run):
 def test_time_is_limited(run):
     many = "def test_many():\n    for k in range(40):\n        step(Sinh, 0.1 * k)\n"
     result = run(many, "--coherence", "--coherence-seconds=1e-6")
-    result.stdout.fnmatch_lines(["*at 1 of 40 visited states*", "*time was up with * of the states kept not looked at*"])
+    result.stdout.fnmatch_lines(["*at 1 of 40 visited states*", "*left out: 23 of 24 states kept: time was up"])
 
 
 def test_setup_and_teardown_are_recorded_too(run):

@@ -63,6 +63,12 @@ def test_every_test_is_seen_to_fail_and_to_pass():
     assert {name for name, messages in outcomes(broken.TestRight).items() if not any(messages)} == TESTS - {"test_broadcast"}
 
 
+def test_what_does_not_apply_is_skipped_with_the_reason():
+    (case,) = cases_of(broken.TestClassic, "test_vmap")
+    with pytest.raises(unittest.SkipTest, match="its forward takes ctx, so that torch"):
+        broken.TestClassic().test_vmap(case)
+
+
 USER_FILE = """
 import pytest, torch
 from pairgrad.testing import CoherenceTests
@@ -120,10 +126,11 @@ def test_layouts_change_the_strides_alone(shape):
 
     cls = declared(function=function, inputs=x)
     cls().test_noncontiguous(*cls().cases())
-    assert all(torch.equal(value, x) for _, value in seen)
-    strides = {stride for stride, _ in seen}
+    strides = {stride for stride, value in seen if torch.equal(value, x)}
     assert x.stride() in strides
-    assert len(strides) == min(3, len(shape) + 1)  # as it is, with gaps, and, of more than one dimension, transposed
+    assert len(strides) == (
+        4 if len(shape) > 1 else 2 if shape else 1
+    )  # as it is, with gaps, and, of more than one dimension, transposed and sliced
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -141,7 +148,7 @@ def test_not_a_number_is_no_rounding(bad):
     cls = declared(inputs=x, function=spoilt, reference=spoilt, accuracy=1e-3)
     cls().test_faithful(*cls().cases())
     cls = declared(inputs=x, function=lambda x: torch.sinh(x) if x.is_contiguous() else spoilt(x))
-    with pytest.raises(AssertionError, match=r"the value is \S+ instead of \S+ at element \[1\]:.* off at 1 of 3 elements"):
+    with pytest.raises(AssertionError, match="for a strided input of the same numbers, the result is another, off by inf"):
         cls().test_noncontiguous(*cls().cases())
     cls = declared(inputs=x, function=spoilt)
     cls().test_noncontiguous(*cls().cases())
@@ -149,7 +156,7 @@ def test_not_a_number_is_no_rounding(bad):
 
 def test_another_shape_is_named():
     cls = declared(function=lambda x: torch.sinh(x) if x.is_contiguous() else torch.sinh(x)[:1])
-    with pytest.raises(AssertionError, match=r"the value has shape \(1, 3\) instead of \(2, 3\)"):
+    with pytest.raises(AssertionError, match=r"raises for a strided input of the same numbers: .* of shape \(2, 3\) in the first call"):
         cls().test_noncontiguous(*cls().cases())
 
 

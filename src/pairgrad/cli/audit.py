@@ -21,6 +21,7 @@ from rich.text import Text
 
 from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.commands import AuditOptions
+from pairgrad.cli.exit_codes import INTERRUPTED
 from pairgrad.cli.output import prepare, write_json
 from pairgrad.cli.spec import SpecError, check_inputs, parse_domain
 from pairgrad.cli.streams import Streams
@@ -42,7 +43,7 @@ _CHOICES = {
 
 def request(target: str, options: AuditOptions) -> dict[str, Any]:
     """What the worker is told."""
-    names = ("inputs", "inputs_from", "domain", "dtype", "effort", "seed", "tolerance", "intent", "second_order", "consequences")
+    names = ("inputs", "inputs_from", "domain", "dtype", "effort", "seed", "tolerance", "intent", "second_order", "consequences", "seconds")
     return {"target": target, "stdout_to_stderr": options.format != "text", **{name: getattr(options, name) for name in names}}
 
 
@@ -52,6 +53,7 @@ def run(options: AuditOptions) -> int:
     try:
         audits.all()
     except KeyboardInterrupt:
+        audits.interrupted = True
         audits.give_up("interrupted")
     except Exception as error:
         audits.say(f"cannot continue: {saying(error)}")
@@ -71,10 +73,13 @@ class _Audits:
         self._codes: list[int] = []
         self._entries: list[dict[str, Any]] = []
         self._data: list[dict[str, Any]] = []
+        self.interrupted = False
         self._unwritten = False  # whether a file that was asked for is missing
 
     @property
     def code(self) -> int:
+        if self.interrupted:
+            return INTERRUPTED
         if INCOHERENT in self._codes:
             return INCOHERENT
         return UNTOLD if self._unwritten or self.streams.lost else max(self._codes, default=UNTOLD)
@@ -106,7 +111,8 @@ class _Audits:
             self._refuse(str(error))
             return
         while self._left:
-            if self._next(self._left[0]) == "interrupted" and self._left:
+            self.interrupted |= self._next(self._left[0]) == "interrupted"
+            if self.interrupted and self._left:
                 left = ", ".join(self._left)
                 self._skip("not audited: interrupted before")
                 self.say(f"not audited: {left}")
@@ -252,6 +258,8 @@ def _check(options: AuditOptions) -> None:
     integer_at_least("--seed", options.seed, 0)
     if not 0 <= options.tolerance < 1:
         raise ValueError(f"--tolerance must be a number from 0 to 1, relative to the size of the gradient, got {options.tolerance:g}")
+    if not 0 <= options.seconds < float("inf"):
+        raise ValueError(f"--seconds must be a number of seconds, or 0 for as long as it takes, got {options.seconds:g}")
     if not 0 <= options.timeout < float("inf"):
         raise ValueError(f"--timeout must be a number of seconds, or 0 for none, got {options.timeout:g}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import inspect
 import json
 import os
 import signal
@@ -47,7 +48,7 @@ def run(request: dict[str, Any], teller: Teller) -> None:
         dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
         teller.stage(f"calling {path} for the first time")
         names = ("effort", "second_order", "consequences", "tolerance", "intent", "seed")
-        given = {name: request[name] for name in names}
+        given = {name: request[name] for name in names} | _budget(request)
         report = audit(fn, inputs, domain=domain, dtype=dtype, progress=teller.progress, **given)
         silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
         if silent and _is_nan(fn, inputs, dtype):
@@ -61,6 +62,11 @@ def run(request: dict[str, Any], teller: Teller) -> None:
         if failure["kind"] == "raised":
             teller.partial()
         send({"event": "failed", **failure})
+
+
+def _budget(request: dict[str, Any]) -> dict[str, Any]:
+    """The time that the audit may take, if it takes one."""
+    return {"seconds": request["seconds"] or None} if "seconds" in inspect.signature(audit).parameters else {}
 
 
 def _explained(error: BaseException, path: str) -> dict[str, Any]:

@@ -60,7 +60,10 @@ class AuditOptions:
     ] = None
     second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW)] = True
     consequences: Annotated[bool, _option("Look for causes and effects of a defect.", group=_HOW)] = True
-    timeout: Annotated[float, _option("Seconds for each target; 0 for no end.", "SECONDS", _HOW)] = 300.0
+    seconds: Annotated[
+        float, _option("Seconds for the audit of each target, which then reports what it saw; 0 for as long as it takes.", "SECONDS", _HOW)
+    ] = 60.0
+    timeout: Annotated[float, _option("Seconds after which a target that does not return is ended; 0 for no end.", "SECONDS", _HOW)] = 300.0
     html: Annotated[Path | None, _option("Write the report as a page; a folder if there are several targets.", "FILE", _REPORT)] = None
     json: Annotated[Path | None, _option("Write the report as data; a folder if there are several targets.", "FILE", _REPORT)] = None
     code_quality: Annotated[Path | None, _option("Write what does not pass in GitLab's code-quality format.", "FILE", _REPORT)] = None

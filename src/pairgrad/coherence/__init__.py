@@ -1,7 +1,7 @@
 """The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher.
 
-The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` leads. `training`
-records and watches training runs.
+The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` leads, `finding` has the words
+for what is found. `training` records and watches training runs.
 """
 
 from pairgrad.coherence.audit import Progress, assert_coherent, audit
@@ -9,9 +9,10 @@ from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.causes.field import Antisymmetry, Circulation, antisymmetry, circulation, component
 from pairgrad.coherence.causes.fork import Fork, best_scaling, fork, relative_gap
 from pairgrad.coherence.causes.nodes import Visit, replay
-from pairgrad.coherence.judge.verdict import Finding, Verdict
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.judge.verdict import Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
-from pairgrad.coherence.report.report import Curve, FieldPicture, Report, StateDefect
+from pairgrad.coherence.report.report import ArgumentGradient, Curve, FieldPicture, Report, StateDefect
 from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport
 from pairgrad.coherence.subject.domain import Box, LogRange
 from pairgrad.coherence.subject.intent import intended
@@ -23,6 +24,7 @@ from pairgrad.coherence.training.recorder import visits
 
 __all__ = [
     "Antisymmetry",
+    "ArgumentGradient",
     "Box",
     "Circulation",
     "CoherenceMonitor",
@@ -32,6 +34,7 @@ __all__ = [
     "Finding",
     "Fork",
     "IncoherentBackward",
+    "Judgement",
     "LogRange",
     "NodeReport",
     "NodeState",

@@ -6,8 +6,8 @@ import copy
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch
 from pairgrad.coherence.causes.consequences import (
     NodeVerdict,
     consistent_gradient,
+    differentiated,
     field_findings,
     fork_findings,
     node_findings,
@@ -22,39 +23,29 @@ from pairgrad.coherence.causes.consequences import (
     scaling_findings,
 )
 from pairgrad.coherence.causes.picture import field_picture, slope_picture
-from pairgrad.coherence.judge.conclusions import (
-    TOGETHER,
-    best_limits,
-    by_argument,
-    defect_finding,
-    defective,
-    distinct,
-    event_findings,
-    loudest_curves,
-    second_order_finding,
-    size_at,
-    state_defect,
-    straight_through_finding,
-    undecided,
-)
-from pairgrad.coherence.judge.excuses import EXCUSABLE, excused
-from pairgrad.coherence.judge.verdict import Finding, Verdict
-from pairgrad.coherence.measure.explore import EFFORTS, Effort, Observation, observe, observe_second, settled
-from pairgrad.coherence.measure.limits import FALSE_ALARM_RATE, TESTS, coarsest
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.judge.conclusions import TOGETHER, best_limits, by_argument, defective, tells, worst_of
+from pairgrad.coherence.judge.evidence import Evidence, conclude, first_order_findings, incomplete
+from pairgrad.coherence.judge.hints import hint
+from pairgrad.coherence.judge.verdict import Verdict
+from pairgrad.coherence.measure.explore import EFFORTS, Effort, Observation, groups, line_through, observe, observe_second, settled
+from pairgrad.coherence.measure.gradient import Gradients, Measured
+from pairgrad.coherence.measure.limits import FALSE_ALARM_RATE, TELLING, TESTS, coarsest
 from pairgrad.coherence.measure.panel import DEGREE
-from pairgrad.coherence.measure.path import Line, Path, Straight, random_cotangent, still
-from pairgrad.coherence.measure.scan import Region, Scan, scan
-from pairgrad.coherence.measure.second import second_backward_raises
+from pairgrad.coherence.measure.path import OUTSIDE, Line, Path, guarded, random_cotangent
+from pairgrad.coherence.measure.scan import scan
+from pairgrad.coherence.measure.second import refusal
 from pairgrad.coherence.measure.straight import StraightThrough, straight_through
 from pairgrad.coherence.measure.structure import structural_findings
-from pairgrad.coherence.report.report import FieldPicture, Report, passes
+from pairgrad.coherence.report.readings import loudest_curves, state_defect
+from pairgrad.coherence.report.report import ArgumentGradient, FieldPicture, Report
+from pairgrad.coherence.subject.constraint import as_constraint, is_exactly_symmetric, resolve_constraints
+from pairgrad.coherence.subject.curves import Straight, still
 from pairgrad.coherence.subject.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
 from pairgrad.coherence.subject.intent import INTENTS, intent_of
-from pairgrad.coherence.subject.subject import Subject, generators_restored
+from pairgrad.coherence.subject.subject import Stopped, Subject, generators_restored
 from pairgrad.coherence.training.recorder import recordings_paused
 from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number
-
-_GRAVITY = {"alarm": 0, "warning": 1, "note": 2}
 
 
 def audit(
@@ -62,6 +53,7 @@ def audit(
     inputs: Any = None,
     *,
     domain: Any = None,
+    constraints: Any = None,
     dtype: torch.dtype | None = None,
     effort: str = "standard",
     second_order: bool = True,
@@ -70,6 +62,7 @@ def audit(
     intent: str | None = None,
     module: torch.nn.Module | None = None,
     seed: int = 0,
+    seconds: float | None = 60.0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Whether the gradient that a callable supplies is the derivative of the value it computes, how well that is known, and where it is not.
@@ -91,6 +84,9 @@ def audit(
         domain: where else to look: [`Box`][pairgrad.coherence.Box], [`LogRange`][pairgrad.coherence.LogRange], a pair (low, high) or a Hypothesis strategy,
             one for all inputs, a sequence with one (or None) for each, or a dict by name. States are drawn from it, and it is scanned from end to end; the
             report has the regions with their verdicts.
+        constraints: sets that arguments stay in, such as "symmetric", "positive_definite", "simplex", "sphere", "orthogonal", or an object of
+            `torch.distributions.constraints`; one for all inputs, a sequence with one (or None) for each, or a dict by name. Without it, an input that is a
+            symmetric matrix bit for bit is read within the symmetric matrices too where it is off, and the report says which reading passes.
         dtype: make the audit in this dtype instead of that of the inputs.
         effort: "quick", "standard" or "thorough": how many lines, states and tiles. "glance": one line for each tensor. "whole": two lines that move all
             tensors at once, for large models.
@@ -101,6 +97,8 @@ def audit(
         intent: declares what is wanted, as [`intended`][pairgrad.intended] does.
         module: a module that `fn` uses, if it is not itself one: its parameters are differentiated too, and its state is put back.
         seed: of directions, cotangents and drawn states. The same seed gives the same report.
+        seconds: how long it may take; None for as long as it takes. What could not be looked at is in `Report.left_out`; if that is more than a verdict can
+            do without, the report is not `complete`.
         progress: called with a [`Progress`][pairgrad.coherence.Progress] now and then. What it raises ends the audit; what was found until then is in
             `Progress.report()`.
 
@@ -136,6 +134,9 @@ def audit(
     expected = "a number from 0 to 1, relative to the size of the gradient"
     tolerance = real_number("tolerance", tolerance, expected, lambda share: 0 <= share < 1, kind=ValueError)
     second_order, consequences = boolean("second_order", second_order), boolean("consequences", consequences)
+    if seconds is not None:
+        expected = "a number above 0, or None for as long as it takes"
+        seconds = float(real_number("seconds", seconds, expected, lambda value: value > 0, kind=ValueError))
     if module is not None and not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be an nn.Module that fn uses, or None, got {describe(module)}")
     if progress is not None and not callable(progress):
@@ -156,15 +157,21 @@ def audit(
             error.add_note("raised by fn, or while preparing it, at the inputs given to pairgrad.audit")
             raise
         with subject:
-            made = _Audit(subject, effort, seed, intent or intent_of(fn), float(tolerance), started, progress)
-            made.structure()
-            made.inputs()
-            made.domain(resolve(domain, subject.names))
+            subject.constraints = resolve_constraints(constraints, subject.names, subject.tensors)
+            intervals = resolve(domain, subject.names)
+            made = _Audit(subject, effort, seed, intent or intent_of(fn), float(tolerance), second_order, seconds, started, progress)
+            made.stage(0, made.structure)
+            made.stage(1, made.inputs)
+            if intervals:
+                made.stage(2, lambda: made.domain(intervals))
             if second_order:
-                made.second_order()
-            made.classify()
+                made.stage(3, made.second_order)
+            else:
+                made.evidence.left_out.append("second order: not asked for")
+            made.stage(4, made.sizes)
             if consequences:
-                made.consequences()
+                made.stage(4, made.consequences)
+            subject.watch = None
             return made.report()
 
 
@@ -198,7 +205,7 @@ def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterab
         fn: as for [`audit`][pairgrad.coherence.audit.audit].
         inputs: likewise.
         options: likewise.
-        allow: further verdicts that pass, such as "jump" or "inconclusive".
+        allow: further verdicts that pass, such as "jump" or "inconclusive". Each excuses itself alone: an audit can come to several.
 
     Examples:
         >>> import torch, pairgrad as pg
@@ -209,7 +216,7 @@ def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterab
         raise TypeError(f"allow must be a sequence of verdicts, such as ('jump',), got {describe(allow)}")
     allowed = tuple(Verdict(one_of("allow", verdict, tuple(v.value for v in Verdict))) for verdict in allow)
     report = audit(fn, inputs, **options)
-    if not report.passed and report.verdict not in allowed:
+    if not report.passes(allowed):
         raise AssertionError(f"{report}\n\n{report.explain()}")
     return report
 
@@ -236,11 +243,13 @@ def _inputs_of(domain: Any, dtype: torch.dtype | None) -> Any:
 
 
 STAGES = ("repeating calls", "looking at the inputs", "looking over the domain", "looking at second derivatives", "looking for causes")
+_SHARES = (0.3, 0.6, 0.5, 0.5, 1.0)  # of the time that is left, for each stage
 _PAUSE = 0.1  # seconds between two calls of `progress`
+_MEASURED = 12  # arguments whose gradients are measured in full
 
 
 class _Audit:
-    """An audit in the making: observations and findings, and what follows from them."""
+    """An audit in the making: it looks, stage by stage, and gathers evidence."""
 
     def __init__(
         self,
@@ -249,32 +258,33 @@ class _Audit:
         seed: int,
         intent: str | None,
         tolerance: float,
+        second_order: bool,
+        seconds: float | None,
         started: float,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.subject, self.seed, self.intent, self.tolerance = subject, seed, intent, tolerance
+        self.subject, self.seed = subject, seed
         self.effort_name, self.effort = effort, EFFORTS[effort]
         self.generator = torch.Generator().manual_seed(seed)
-        self.complete = True
         self.pending: list[Observation] = []  # of the state that is being looked at
         self._progress, self._stage = progress, 0
         self._started, self._told = started, time.perf_counter()
-        if progress is not None:
-            subject.watch = self._called
-        self.findings: list[Finding] = []
-        self.observations: list[Observation] = []
-        self.regions: dict[str, tuple[Region, ...]] = {}
-        self.scans: list[tuple[str, Scan, Line]] = []
-        self.verdict: Verdict | None = None
-        self.straight: StraightThrough | None = None
+        self._end = self._end_of_stage = math.inf if seconds is None else started + seconds
+        subject.watch = self._called
+        self.evidence = Evidence(
+            names=subject.names,
+            dtype=coarsest([tensor.dtype for tensor in (*subject.tensors, *subject.outputs)]),
+            single=sum(output.numel() for output in subject.outputs) == 1,
+            draws=subject.random,
+            connected=subject.connected,
+            tolerance=tolerance,
+            intent=intent,
+            second_order=second_order,
+        )
         self.nodes: list[NodeVerdict] = []
         self.picture: FieldPicture | None = None
 
-    # Progress ---------------------------------------------------------------------------------------------------------
-
-    def _enter(self, stage: int) -> None:
-        self._stage = stage
-        self._tell()
+    # Time and progress ------------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         if self._progress is not None:
@@ -283,49 +293,103 @@ class _Audit:
             self._progress(Progress(STAGES[self._stage], self._stage, len(STAGES), self.subject.evaluations, seconds, self))
 
     def _called(self) -> None:
-        if time.perf_counter() - self._told >= _PAUSE:
+        now = time.perf_counter()
+        if now > self._end_of_stage:
+            raise _TimeIsUp("time was up")
+        if now - self._told >= _PAUSE:
             self._tell()
+
+    def stage(self, number: int, look: Callable[[], None]) -> None:
+        """One stage, within its share of the time. What raises where it did not before ends the audit; what takes too long ends the stage."""
+        evidence = self.evidence
+        if not evidence.complete:
+            return
+        self._stage = number
+        self._tell()
+        now = time.perf_counter()
+        self._end_of_stage = now + _SHARES[number] * max(0.0, self._end - now) if math.isfinite(self._end) else math.inf
+        try:
+            look()
+        except _TimeIsUp:
+            self._settle()
+            evidence.left_out.append(f"{STAGES[number]}: time was up")
+            if number <= 1 and not self._all_arguments_seen():
+                self.evidence = incomplete(evidence, f"time was up while {STAGES[number]}: raise `seconds` to look at all of it")
+        except Exception as error:
+            if not isinstance(error, Stopped):
+                if error is self.subject.failed:
+                    error.add_note(f"raised by fn or its backward, by call {self.subject.evaluations} of an audit, while {STAGES[number]}")
+                if error is not self.subject.failed or not isinstance(error, (*OUTSIDE, MemoryError)):
+                    raise
+            self._settle()
+            why = str(error) if isinstance(error, Stopped) else f"fn raises {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            evidence.left_out.append(f"what comes after {STAGES[number]}: {why}")
+            self.evidence = incomplete(evidence, f"the audit stopped while {STAGES[number]}: {why}")
+        finally:
+            self._end_of_stage = math.inf  # what is drawn in the end calls nothing that is not known
+
+    def _all_arguments_seen(self) -> bool:
+        seen = {observation.argument for observation in self.evidence.observations}
+        return {name for name, _ in groups(self.subject.names, self.effort.separate)} - seen <= {"all tensors"}
 
     def _collect(self, observations: Iterable[Observation]) -> None:
         """Takes the observations of one state one by one, so that an interruption loses none."""
         self.pending = []
         for observation in observations:
             self.pending.append(observation)
-        self.observations += settled(self.pending)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.evidence.observations += settled(self.pending)
         self.pending = []
 
     def so_far(self) -> Report:
         """The report of an audit that was stopped here. The callable is not called any more."""
         made = copy.copy(self)
-        made.complete = False
-        made.findings, made.observations = list(self.findings), [*self.observations, *settled(self.pending)]
-        if self.verdict is None:
-            made.classify()
-        if passes(made.verdict):
-            made.verdict = Verdict.INCONCLUSIVE
-        text = f"stopped while {STAGES[self._stage]}: what comes after that was not looked at"
-        made.findings.append(Finding("note", "warning", text))
+        made.evidence = incomplete(self.evidence, f"stopped while {STAGES[self._stage]}: what comes after that was not looked at")
+        made.evidence.observations = [*self.evidence.observations, *settled(self.pending)]
         return made.report()
 
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def structure(self) -> None:
-        self._enter(0)
-        try:
-            self.findings += structural_findings(self.subject, self.generator)
-        except Exception as error:
-            error.add_note("raised by fn or its backward at the inputs given to pairgrad.audit")
-            raise
+        for finding in structural_findings(self.subject, self.generator):
+            self.evidence.findings.append(finding)
+        self.evidence.structure = True
 
     def inputs(self) -> None:
-        self._enter(1)
-        self._collect(observe(self.subject, self.subject.tensors, "the inputs", self.effort, self.generator))
+        known = any(
+            finding.severity == "alarm" for finding in self.evidence.findings
+        )  # then there is a verdict, and one line for each argument is enough
+        effort = replace(self.effort, relative=min(1, self.effort.relative), even=0) if known else self.effort
+        self._collect(observe(self.subject, self.subject.tensors, "the inputs", effort, self.generator))
+        self._read_as_symmetric(effort)
+
+    def _read_as_symmetric(self, effort: Effort) -> None:
+        """Where a gradient is off at matrices that are exactly symmetric, looks once more within the symmetric ones."""
+        subject, evidence = self.subject, self.evidence
+        off = defective(evidence.observations, 1)
+        places = [i for i, x in enumerate(subject.tensors) if i not in subject.constraints and is_exactly_symmetric(x)]
+        if not off or not places:
+            return
+        before, subject.constraints = subject.constraints, subject.constraints | dict.fromkeys(places, as_constraint("symmetric"))
+        within = settled(list(observe(subject, subject.tensors, "the inputs", effort, self.generator)))
+        if defective(within, 1):
+            subject.constraints = before
+            return
+        evidence.observations = within
+        named = ", ".join(subject.names[i] for i in places)
+        relative = max(observation.reading.relative for observation in off)
+        triangle = all(_reads_one_triangle(subject, i) for i in places)
+        text = f"within the symmetric matrices the gradient is right; out of them it is off by {relative:.2g} of its size"
+        if triangle:
+            text += ", where the value reads one triangle alone: it is taken for a function of symmetric matrices"
+        else:
+            text += ": say which is meant, with constraints='symmetric', or with an input that is not symmetric"
+        evidence.findings.append(Finding("constraint", "note" if triangle else "warning", text, named, {"relative": relative}))
 
     def domain(self, domain: dict[int, Any]) -> None:
         """States drawn from the domain, every interval from end to end, and all of them at once."""
-        if not domain:
-            return
-        self._enter(2)
         tensors = self.subject.tensors
         single = Effort(1, 0, 0, 0, 0)
         for i, state in enumerate(draw_states(domain, tensors, self.effort.states, self.generator)):
@@ -348,129 +412,163 @@ class _Audit:
         found = scan(line, interval.edges(self.effort.tiles), interval.between)
         if all(reading.verdict in ("outside", "unresolved") for reading in found.readings):
             return
-        self.scans.append((name, found, line))
+        self.evidence.scans.append((name, found, line))
         for reading in found.readings:
             place = f"{name} = {reading.middle:.6g}" if regions else f"sweep {sweep} of the domain, t = {reading.middle:.6g}"
-            self.observations.append(Observation(place, name, reading, line, 1.0 if regions else None))
+            self.evidence.observations.append(Observation(place, name, reading, line, 1.0 if regions else None))
         if regions:
-            self.regions[name] = found.regions
+            self.evidence.regions[name] = found.regions
 
     def second_order(self) -> None:
         """The second backward, if there is one and the first is right; one that raises is safe."""
-        if not self.subject.connected or defective(self.observations, 1):
+        if not self.subject.connected or defective(self.evidence.observations, 1):
             return
-        self._enter(3)
-        try:
-            raises = second_backward_raises(self.subject, random_cotangent(self.subject.outputs, self.generator))
-        except (RuntimeError, NotImplementedError) as error:
-            raises = str(error).splitlines()[0]
-        if raises:
-            self.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {raises}"))
+        refused = refusal(self.subject, random_cotangent(self.subject.outputs, self.generator))
+        if refused:
+            self.evidence.refused = refused
+            self.evidence.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {refused}"))
             return
         self._collect(observe_second(self.subject, self.subject.tensors, self.effort, self.generator))
 
-    # Concluding -------------------------------------------------------------------------------------------------------
+    def sizes(self) -> None:
+        """How far the gradients are off, and whether the value moves in steps, where there is a defect."""
+        evidence, subject = self.evidence, self.subject
+        first = defective(evidence.observations, 1)
+        if not first:
+            return
+        cotangent = random_cotangent(subject.outputs, torch.Generator().manual_seed(0))  # the same for every seed
+        if any(observation.state == "the inputs" for observation in first):
+            candidate = differentiated(subject, cotangent)
+            gradients = Gradients(subject, subject.tensors, cotangent)
+            named = {observation.argument for observation in first}
+            places = [i for i, name in enumerate(subject.names) if name in named or len(subject.names) <= _MEASURED or i < 2]
+            for place in places:
+                measured = gradients.measure(place, candidate)
+                evidence.gradients += [measured] if measured is not None else []
+        for argument, group in by_argument(first):
+            worst = worst_of(group)
+            if worst.state == "the inputs" or argument not in subject.names:
+                continue
+            point = worst.line.path.point(worst.reading.middle)
+            measured = Gradients(subject, point, worst.line.cotangent).measure(subject.names.index(argument))
+            if measured is not None:
+                evidence.sizes[argument] = measured
+        if any(finding.kind == "defect" and finding.severity == "alarm" for finding in first_order_findings(evidence)):
+            worst = worst_of(first)
+            if worst.reading.middle == 0:
+                evidence.straight = self._straight(worst)
 
-    def classify(self) -> None:
-        """The verdict, and a finding for each of its reasons."""
-        first, second = defective(self.observations, 1), defective(self.observations, 2)
-        self.findings += [
-            defect_finding(argument, group, self.observations, self.tolerance)
-            for argument, group in by_argument(first)
-            if argument != "all tensors" or len(first) == len(group)
-        ]
-        if any(finding.severity == "alarm" for finding in self.findings if finding.kind == "defect"):
-            worst = max(first, key=lambda observation: observation.reading.relative)
-            self.straight = straight_through(worst.line) if worst.reading.middle == 0 and self.complete else None
-        self.findings += [
-            second_order_finding(argument, group, self.observations, self.tolerance) for argument, group in by_argument(second)
-        ]
-        value = "the value" if sum(output.numel() for output in self.subject.outputs) == 1 else "a random combination of the outputs"
-        self.findings = distinct([*self.findings, *event_findings(self.observations, self.scans, self.regions, value)])
-        kinds = {finding.kind for finding in self.findings if finding.severity == "alarm"}
-        if kinds & {"not-reentrant", "edits"}:
-            self.verdict = Verdict.NOT_REENTRANT
-        elif self.straight is not None and self.straight.like:
-            self.verdict = Verdict.STRAIGHT_THROUGH
-            self.findings.append(straight_through_finding(self.straight))
-        elif kinds:
-            self.verdict = Verdict.INCOHERENT
-        else:
-            open_question, unknown = undecided(self.observations)
-            self.findings += unknown
-            met = [verdict for verdict in (Verdict.JUMP, Verdict.KINK) if any(finding.kind == verdict for finding in self.findings)]
-            self.verdict = Verdict.INCONCLUSIVE if open_question else (*met, Verdict.COHERENT)[0]
+    def _straight(self, worst: Observation) -> StraightThrough:
+        """Whether the value moves in steps that the gradient accounts for over long distances, along the worst line or one of two others through the state."""
+        found = straight_through(worst.line)
+        for _ in range(2):
+            if found.like or worst.state != "the inputs":
+                break
+            cotangent = random_cotangent(self.subject.outputs, self.generator)
+            line, _ = line_through(
+                self.subject, self.subject.tensors, range(len(self.subject.tensors)), cotangent, self.generator, relative=True
+            )
+            other = straight_through(line)
+            found = other if other.like or (other.jump is not None and found.jump is None) else found
+        return found
+
+    # Causes -----------------------------------------------------------------------------------------------------------
 
     def consequences(self) -> None:
         """Where an incoherent gradient comes from, and what it does."""
-        wrong = defective(self.observations, 1) or defective(self.observations, 2)
-        if not wrong or passes(self.verdict):
+        evidence = self.evidence
+        wrong = defective(evidence.observations, 1) or defective(evidence.observations, 2)
+        blamed = any(finding.severity == "alarm" and finding.kind in ("layout", "rounds", "not-linear") for finding in evidence.findings)
+        if conclude(evidence).passed or not (wrong or blamed):
             return
-        self._enter(4)
-        worst = max(wrong, key=lambda observation: observation.reading.relative)
-        self.nodes = nodes(self.subject, worst, self._audit_node)
-        self.findings += node_findings(self.subject, self.nodes)
-        self.picture = slope_picture(self.subject, self.scans)
-        at_inputs = [observation for observation in defective(self.observations, 1) if observation.state == "the inputs"]
-        if not at_inputs or self.verdict is Verdict.STRAIGHT_THROUGH:
+        self.nodes = nodes(self.subject, worst_of(wrong) if wrong else None, self._audit_node)
+        evidence.findings += node_findings(self.subject, self.nodes)
+        inside = [verdict for verdict in self.nodes if verdict.declared is not None]
+        evidence.declared = {verdict.visit.name: verdict.declared for verdict in inside if verdict.declared is not None}
+        evidence.accounted = bool(inside) and all(verdict.coherent or verdict.declared is not None for verdict in self.nodes)
+        self.picture = slope_picture(self.subject, evidence.scans)
+        at_inputs = [observation for observation in defective(evidence.observations, 1) if observation.state == "the inputs"]
+        if not at_inputs or (evidence.straight is not None and evidence.straight.like):
             return
-        consistent = consistent_gradient(self.subject, max(at_inputs, key=lambda observation: observation.reading.relative))
+        consistent = consistent_gradient(evidence.gradients, len(self.subject.tensors))
         if consistent is not None:
-            self.findings += scaling_findings(self.subject, consistent)
-        self.findings += field_findings(self.subject, self.seed)
+            evidence.findings += scaling_findings(self.subject, consistent)
+        evidence.findings += field_findings(self.subject, self.seed)
         if consistent is not None and consistent.method == "forward":
-            self.findings += fork_findings(self.subject, self.subject.module)
+            evidence.findings += fork_findings(self.subject, self.subject.module)
         self.picture = self.picture or field_picture(self.subject, consistent, seed=self.seed)
 
     def _audit_node(self, fn: Callable[..., Any], arguments: Any, intent: str | None) -> Report:
-        second = bool(defective(self.observations, 2))
-        return audit(fn, arguments, effort="quick", second_order=second, consequences=False, intent=intent, seed=self.seed)
+        left = self._end_of_stage - time.perf_counter()
+        seconds = max(0.1, left / 4) if math.isfinite(left) else None
+        second = bool(defective(self.evidence.observations, 2))
+        options: dict[str, Any] = {"second_order": second, "consequences": False, "intent": intent, "seed": self.seed, "seconds": seconds}
+        return audit(fn, arguments, effort="quick", **options)
 
     # Reporting --------------------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
-        assert self.verdict is not None
-        limits = best_limits(self.observations)
-        wrong = defective(self.observations, 1) or defective(self.observations, 2)
-        worst = max(wrong, key=lambda observation: observation.reading.relative) if wrong else None
-        intent, passed = self.intent, passes(self.verdict)
-        alarms = [finding for finding in self.findings if finding.severity == "alarm"]
-        inside = [verdict for verdict in self.nodes if verdict.declared is not None]
-        explained = inside and all(verdict.coherent or verdict.declared is not None for verdict in self.nodes)
-        if intent is None and explained and alarms and not {finding.kind for finding in alarms} - EXCUSABLE:
-            intent, passed = inside[0].declared, True
-            named = ", ".join(f"{verdict.visit.name} ({verdict.declared})" for verdict in inside)
-            text = (
-                f"declared inside: {named}; every other custom backward is coherent, and a further mismatch behind these would not be seen"
-            )
-            self.findings.append(Finding("intent", "note", text))
-        elif intent is not None and alarms:
-            facts = {"verdict": self.verdict, "straight": self.straight, "complete": self.complete}
-            passed, why = excused(intent, alarms, self.subject, self.observations, **facts)
-            self.findings.append(Finding("intent", "note" if passed else "warning", why))
-        lines = {id(observation.line): observation.line for observation in self.observations}
+        """Of the evidence, and of nothing else."""
+        evidence, subject = self.evidence, self.subject
+        concluded = conclude(evidence)
+        limits = best_limits(evidence.observations)
+        lines = {id(observation.line): observation.line for observation in evidence.observations}
         tests = DEGREE * sum(line.panels for line in lines.values())
-        dtype = coarsest([tensor.dtype for tensor in (*self.subject.tensors, *self.subject.outputs)])
+        guilty = [verdict.visit for verdict in self.nodes if not verdict.coherent and verdict.declared is None]
         return Report(
-            name=self.subject.name,
-            verdict=self.verdict,
-            passed=passed,
-            intent=intent,
+            name=subject.name,
+            verdict=concluded.verdict,
+            passed=concluded.passed,
+            intent=concluded.intent,
             limit=max(limits, default=math.inf),
             typical_limit=statistics.median(limits) if limits else math.inf,
-            defect=0.0 if worst is None else size_at(worst, self.observations).relative,
-            defect_error=0.0 if worst is None else size_at(worst, self.observations).error,
-            findings=tuple(sorted(self.findings, key=lambda finding: _GRAVITY[finding.severity])),
-            states=tuple(state_defect(observation) for observation in self.observations),
-            regions=self.regions,
+            defect=concluded.defect,
+            defect_error=concluded.defect_error,
+            findings=concluded.findings,
+            states=tuple(state_defect(observation) for observation in evidence.observations),
+            regions=evidence.regions,
             false_alarm_rate=FALSE_ALARM_RATE * max(1.0, tests / TESTS),
             tests=tests,
-            evaluations=self.subject.evaluations,
+            evaluations=subject.evaluations,
             seconds=time.perf_counter() - self._started,
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=str(evidence.dtype).removeprefix("torch."),
             seed=self.seed,
             effort=self.effort_name,
-            complete=self.complete,
-            curves=loudest_curves(self.observations),
+            complete=evidence.complete,
+            curves=loudest_curves(evidence.observations),
             picture=self.picture,
+            verdicts=concluded.verdicts,
+            gradients=tuple(_argument_gradient(subject.names[m.place], m) for m in evidence.gradients),
+            checks=concluded.checks,
+            left_out=tuple(evidence.left_out),
+            scales=_scales(evidence.observations),
+            hint=hint(evidence.gradients, subject) if not concluded.passed else "",
+            place="; ".join(f"{visit.name} ({visit.location})" if visit.location else visit.name for visit in guilty[:1]),
         )
+
+
+class _TimeIsUp(Stopped):
+    """The budget of a stage is used up."""
+
+
+def _argument_gradient(name: str, m: Measured) -> ArgumentGradient:
+    return ArgumentGradient(name, m.relative, m.error, m.factor, m.index, m.supplied, m.true, m.method)
+
+
+def _scales(observations: Sequence[Observation]) -> tuple[float, float]:
+    """The shortest and the longest distance from a state, over the size of the argument, at which something was resolved."""
+    readings = [observation.reading for observation in observations if tells(observation) and observation.order == 1]
+    short = [reading.slope.shortest for reading in readings if reading.slope is not None and reading.slope.limit <= TELLING]
+    panels = [reading.panel.half for reading in readings if reading.panel is not None and reading.slope is not None]
+    return min([*short, *panels], default=math.nan), max(panels, default=math.nan)
+
+
+def _reads_one_triangle(subject: Subject, place: int) -> bool:
+    """Whether the value does not change by a bit when one of the two triangles of a matrix does."""
+    matrix = subject.tensors[place]
+    for triangle in (torch.ones_like(matrix).triu(1), torch.ones_like(matrix).tril(-1)):
+        moved = matrix + 0.125 * matrix.abs().amax() * triangle
+        outputs = guarded(subject, lambda moved=moved: subject.outputs_at((*subject.tensors[:place], moved, *subject.tensors[place + 1 :])))
+        if outputs is not None and all(torch.equal(a, b) for a, b in zip(outputs, subject.outputs, strict=True)):
+            return True
+    return False

@@ -9,17 +9,22 @@ in the files that torch writes and `compat` reads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import torch
 import torch._C._functorch as functorch
+import torch.nn.modules.module as _module
 from torch.utils import _pytree
 
 pytree = _pytree  # nested containers of tensors; there is no public module for them
 is_functorch_wrapped_tensor = functorch.is_functorch_wrapped_tensor  # whether a transform of torch.func holds a tensor
 maybe_current_level = functorch.maybe_current_level  # how many transforms of torch.func are active; None without any
+current_backward = torch._C._current_graph_task_id  # the number of the backward pass that runs in this thread, -1 outside of one
+owner_of = attrgetter("_forward_cls")  # the class whose `apply` made a context, which must be one
 
 FUNCTIONS_CLASS = "_VariableFunctionsClass"  # what the qualified names of functions such as torch.exp begin with
+_GENERATED = "GeneratedBackwardFor_"  # what the names of Functions that torch.library makes begin with
 
 _Made = TypeVar("_Made", bound=Callable[..., Any])
 
@@ -37,6 +42,20 @@ def storage_address(tensor: torch.Tensor) -> int:
 def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Indices and values of a COO tensor. The public `indices()` and `values()` refuse one that is not coalesced."""
     return tensor._indices(), tensor._values()
+
+
+def sparse_values(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of a sparse tensor of any layout."""
+    return tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()
+
+
+def with_values(pattern: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """A sparse tensor with the elements of `pattern` in their order, and other values."""
+    if pattern.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(pattern._indices(), values, pattern.shape, is_coalesced=pattern.is_coalesced())
+    by_row = pattern.layout in (torch.sparse_csr, torch.sparse_bsr)
+    inner, outer = (pattern.crow_indices(), pattern.col_indices()) if by_row else (pattern.ccol_indices(), pattern.row_indices())
+    return torch.sparse_compressed_tensor(inner, outer, values, pattern.shape, layout=pattern.layout)
 
 
 def registries(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -101,6 +120,26 @@ def default_device_mode() -> Any:
     return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
 
 
+_HOOKS = tuple(name for name in vars(_module) if name.startswith("_global_"))
+
+
+def global_hooks() -> list[Any]:
+    """What is registered for all modules: a copy of each dict of hooks, and whether the backward hooks are of the full kind (None without any)."""
+    registered = [getattr(_module, name) for name in _HOOKS]
+    return [dict(value) if isinstance(value, dict) else value for value in registered]
+
+
+def set_global_hooks(hooks: list[Any]) -> None:
+    """Puts back what `global_hooks` gave. The dicts stay the same objects: handles of hooks hold them."""
+    for name, value in zip(_HOOKS, hooks, strict=True):
+        registry = getattr(_module, name)
+        if isinstance(registry, dict):
+            registry.clear()
+            registry.update(value)
+        else:
+            setattr(_module, name, value)
+
+
 def dispatch_modes() -> int:
     """How many dispatch modes are on, such as those of the compiler."""
     return torch._C._len_torch_dispatch_stack()
@@ -116,14 +155,14 @@ def function_of(ctx: Any) -> Any:
     return getattr(ctx, "_forward_cls", None)
 
 
-def current_backward() -> int:
-    """The number of the backward pass that runs in this thread, -1 outside of one."""
-    return torch._C._current_graph_task_id()
-
-
 def is_generated(function: type) -> bool:
     """Whether torch.library made the Function for a custom operator, whose forward is then the operator itself."""
-    return function.__module__ == "torch._library.autograd" and function.__name__.startswith("GeneratedBackwardFor_")
+    return function.__module__ == "torch._library.autograd" and function.__name__.startswith(_GENERATED)
+
+
+def is_collective(function: type) -> bool:
+    """Whether torch.library made the Function for a collective of torch.distributed, in a namespace such as "_c10d_functional"."""
+    return is_generated(function) and function.__name__.startswith((f"{_GENERATED}c10d", f"{_GENERATED}_c10d"))
 
 
 def operator_metadata(ctx: Any) -> Any:

@@ -114,18 +114,6 @@ def _filled(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return tensor.reshape(-1)[torch.arange(count) % tensor.numel()].reshape(shape)
 
 
-def strided(tensor: torch.Tensor) -> torch.Tensor:
-    """Every second element of a buffer, from the second on."""
-    buffer = tensor.new_zeros((*tensor.shape, 2))
-    buffer[..., 1] = tensor
-    return buffer[..., 1]
-
-
-def transposed(tensor: torch.Tensor) -> torch.Tensor:
-    """The first dimension is the one whose elements lie next to each other."""
-    return tensor.movedim(0, -1).contiguous().movedim(-1, 0) if tensor.ndim > 1 else strided(tensor)
-
-
 def difference(got: Result, expected: Result, slack: float) -> str:
     """Where two results that are equal on paper differ by more than `slack` of the size of the tensor; empty if nowhere."""
     lines = []

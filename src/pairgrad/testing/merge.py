@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pairgrad.coherence.report.run import NodeReport, RunReport, ranked, worst_verdict
+from pairgrad.coherence.judge.verdict import gravest
+from pairgrad.coherence.report.run import NodeReport, RunReport, ranked
 
 
 def merged(reports: Sequence[RunReport]) -> RunReport:
@@ -23,7 +24,7 @@ def merged(reports: Sequence[RunReport]) -> RunReport:
     nodes = ranked([_together(group) for group in groups.values()])
     telling = [report for report in reports if report.nodes or report.loss is not None]  # a worker may have met nothing
     return RunReport(
-        verdict=worst_verdict([report.verdict for report in telling]),
+        verdict=gravest([report.verdict for report in telling]),
         passed=all(report.passed for report in telling),
         nodes=nodes,
         loss=None,
@@ -31,6 +32,7 @@ def merged(reports: Sequence[RunReport]) -> RunReport:
         backwards=sum(report.backwards for report in reports),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         seconds=sum(report.seconds for report in reports),
+        left_out=tuple(dict.fromkeys(check for report in reports for check in report.left_out)),
     )
 
 
@@ -43,15 +45,15 @@ def _together(nodes: Sequence[NodeReport]) -> NodeReport:
     for node in nodes:
         states += [replace(state, visit=state.visit + before) for state in node.states]
         before += node.visits
-    gravest = min(nodes, key=lambda node: (node.passed, not node.looked, -node.defect))
+    worst = min(nodes, key=lambda node: (node.passed, not node.looked, -node.defect))
 
     def mean(shares: Sequence[float]) -> float:
         return sum(node.visits * share for node, share in zip(nodes, shares, strict=True)) / visits if visits else 0.0
 
     return NodeReport(
-        name=gravest.name,
-        location=gravest.location,
-        verdict=worst_verdict([node.verdict for node in nodes if node.looked or not looked]),
+        name=worst.name,
+        location=worst.location,
+        verdict=gravest([node.verdict for node in nodes if node.looked or not looked]),
         passed=all(node.passed for node in nodes if node.looked or not looked),
         intent=next((node.intent for node in nodes if node.intent), None),
         visits=visits,
@@ -60,10 +62,11 @@ def _together(nodes: Sequence[NodeReport]) -> NodeReport:
         share=mean([node.share for node in nodes]),
         share_low=mean([node.share_low for node in nodes]),
         share_high=mean([node.share_high for node in nodes]),
-        defect=gravest.defect,
-        defect_error=gravest.defect_error,
+        defect=worst.defect,
+        defect_error=worst.defect_error,
         contribution=None,
         states=tuple(states),
-        worst=gravest.worst,
+        worst=worst.worst,
         note="; ".join(dict.fromkeys(node.note for node in nodes if node.note)),
+        left_out=tuple(dict.fromkeys(check for node in nodes for check in node.left_out)),
     )

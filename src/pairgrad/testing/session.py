@@ -5,9 +5,9 @@ Nothing here knows of pytest; `pytest_pairgrad` is what stands between the two.
 
 from __future__ import annotations
 
-import html
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -74,17 +74,17 @@ class Session:
         """An audit for a test, kept whatever comes out of it. Its calls are not recorded."""
         allowed = tuple(allow)
         report = audit(fn, inputs, **options)
-        found = AuditInTest(test, report.passed or report.verdict in allowed, callable_location(fn), report)
+        found = AuditInTest(test, report.passes(allowed), callable_location(fn), report)
         self.audits.append(found)
         return found
 
     def finish(self, seconds: float | None = None) -> None:
-        """Audits what was recorded here."""
-        reports = [] if self.run is None else [self.run]
+        """Audits what was recorded here, in so many seconds in all."""
+        reports, started = [] if self.run is None else [self.run], time.perf_counter()
         for intent, made in self._recordings.items():
             try:
                 with _declared(made, intent):
-                    found = made.audit(seconds=seconds)
+                    found = made.audit(seconds=None if seconds is None else max(1e-3, seconds - (time.perf_counter() - started)))
             except Exception as error:
                 self.errors.append(f"the audit of what was recorded raised {type(error).__name__}: {error}")
                 continue
@@ -121,7 +121,7 @@ class Session:
 
     def lines(self) -> list[str]:
         """The report for the terminal."""
-        lines = [] if self.run is None else str(self.run).splitlines()
+        lines = [] if self.run is None else [*self._count(self.run), *str(self.run).splitlines()]
         for node in self.failing:
             tests = self._tests.get((node.name, node.location), [])
             if tests:
@@ -133,6 +133,14 @@ class Session:
             lines += [f"  {found.test}: {found.report.name}: {found.report.headline}" for found in ranked]
         lines += [self.unaudited] if self.unaudited else []
         return [*lines, *(f"written: {file}" for file in self.files), *self.errors]
+
+    def _count(self, run: RunReport) -> list[str]:
+        """How many custom backwards fail, and all their names."""
+        if not run.nodes:
+            return []
+        names = [node.name for node in self.failing]
+        count = f"{len(names)} of {len(run.nodes)} custom backwards fail"
+        return [f"{count}: {', '.join(names)}" if names else count]
 
     def annotations(self) -> list[str]:
         """Lines that code hosts show beside the source."""
@@ -176,6 +184,8 @@ class Session:
 
     def to_html(self, path: Path) -> None:
         """Pages in a folder, with an index; or the page on what was recorded alone, if the name ends in .html."""
+        from pairgrad.coherence.report.page import Entry, contents  # needs jinja2
+
         run = self.run or merged([])
         if path.suffix == ".html":
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,15 +193,14 @@ class Session:
             return
         path.mkdir(parents=True, exist_ok=True)
         run.to_html(path / "run.html")
-        entries = [("run.html", "Custom backwards met in the tests", run.headline)]
+        entries = [Entry("run.html", "Custom backwards met in the tests", run.verdict.value, run.passed, run.headline)]
         for i, found in enumerate(self.audits):
             name = f"audit-{i}-{re.sub(r'[^A-Za-z0-9]+', '-', found.test.rpartition('::')[2]).strip('-')[:60]}.html"
             found.report.to_html(path / name)
-            entries.append((name, f"{found.test}: {found.report.name}", found.report.headline))
-        items = "\n".join(f'<li><a href="{file}">{html.escape(title)}</a>: {html.escape(text)}</li>' for file, title, text in entries)
-        head = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>coherence</title>\n'
-        page = f"{head}<h1>Coherence of the tests</h1>\n<ul>\n{items}\n</ul>\n</html>\n"
-        write_atomically(path / "index.html", page)
+            title = f"{found.test}: {found.report.name}"
+            entries.append(Entry(name, title, found.report.verdict.value, found.passed, found.report.headline))
+        head = next(iter(self._count(run)), "no custom backward was met")
+        write_atomically(path / "index.html", contents("Coherence of the tests", head, entries))
 
 
 def _without_need(node: NodeReport) -> NodeReport:

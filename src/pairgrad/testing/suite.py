@@ -9,19 +9,19 @@ import types
 import unittest
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 
 from pairgrad.coherence.audit import audit
-from pairgrad.coherence.judge.verdict import ADVICE, Verdict
+from pairgrad.coherence.finding import ADVICE
+from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.subject import supplied
 from pairgrad.ground._torch_private import pytree
 from pairgrad.ground.checks import describe, one_of
-from pairgrad.testing.calls import Call, Result, cotangents, departure, seeded, strided, transposed
-from pairgrad.testing.failures import Case, attempt, compare, explained, fail, wrong
+from pairgrad.testing.calls import Call, Result, cotangents, departure, seeded
+from pairgrad.testing.failures import Case, compare, explained, fail, wrong
 
 _OVER_DOMAIN = "the domain"
 _SECOND = ("right", "refused", "right or refused")
@@ -29,7 +29,8 @@ _NAN = ("value", "value and gradient")
 _ALIKE = 0.82  # names nearer than that are taken for each other: "dtype", "allowed", "domian"; "mode" and "model" are not "module"
 # Findings of an audit that have a test of their own: they do not fail `test_coherent` too.
 _CLAIMED = {
-    "test_linear_in_grad_output": {"not-linear"},
+    "test_linear_in_grad_output": {"not-linear", "rounds", "undefined"},
+    "test_noncontiguous": {"layout"},
     "test_repeatable": {"not-reentrant", "nondeterministic"},
     "test_edits_nothing": {"edits"},
     "test_second_derivatives": {"second-order"},
@@ -276,17 +277,11 @@ class CoherenceTests:
     @_inherited()
     def test_noncontiguous(self, case: Case) -> None:
         """Arguments and grad_output may lie in memory as they like."""
-        call = self._call(case)
-        expected = call.result(call.tensors)
-        remedy = "read tensors through their strides, or call .contiguous() before a kernel and .reshape instead of .view"
-        for layout in (strided, transposed):
-            arguments = tuple(layout(tensor) for tensor in call.tensors)
-            attempt(partial(call.result, arguments), expected, case, f"for {layout.__name__} arguments", remedy)
-            weights = tuple(layout(weight) for weight in cotangents(expected.outputs))
-            attempt(partial(call.result, call.tensors, weights), expected, case, f"for a {layout.__name__} grad_output", remedy)
-        ones = tuple(torch.ones_like(output) for output in expected.outputs)
-        expanded, expected = tuple(output.new_ones(()).expand_as(output) for output in ones), call.result(call.tensors, ones)
-        attempt(partial(call.result, call.tensors, expanded), expected, case, "for an expanded grad_output, as sum() sends it", remedy)
+        report = self._report(case)
+        self._no_alarm(report, "test_noncontiguous")
+        refused = [finding.text for finding in report.findings if finding.kind == "layout"]
+        if refused:
+            wrong(case, "for tensors in another layout", f"it {refused[0]}", ADVICE["layout"][1])
 
     @_inherited()
     def test_vmap(self, case: Case) -> None:
@@ -307,7 +302,16 @@ class CoherenceTests:
             "or say why not: left_out = {'test_vmap': ...}"
         )
         with explained("under torch.func.vmap", remedy), seeded():
-            outputs, gradients = torch.func.vmap(pulled, randomness="same")(*(torch.stack(column) for column in zip(*rows, strict=True)))
+            try:
+                outputs, gradients = torch.func.vmap(pulled, randomness="same")(
+                    *(torch.stack(column) for column in zip(*rows, strict=True))
+                )
+            except RuntimeError as error:
+                if "setup_context staticmethod" in str(error):  # what torch says of any Function whose forward takes ctx
+                    raise unittest.SkipTest(
+                        "its forward takes ctx, so that torch.func does not apply; with a setup_context it would"
+                    ) from None
+                raise
         for i, expected in enumerate(loop):
             got = Result(tuple(output[i] for output in outputs), tuple(gradient[i] for gradient in gradients), call.names)
             compare(got, expected, case, f"in row {i} under torch.func.vmap", remedy)
@@ -470,12 +474,12 @@ class CoherenceTests:
             if report.verdict != Verdict(expected):
                 fail(
                     report,
-                    f"The verdict is expected to be {expected!r} ({case}). What to do: if the function has been mended, change `expected`.",
+                    f"The verdict is expected to be {expected!r} ({case}). What to do: if the function has been fixed, change `expected`.",
                 )
             return
         alarms = {finding.kind for finding in report.findings if finding.severity == "alarm"}
         others = {kind for name, kinds in _CLAIMED.items() if name not in self._given("left_out") for kind in kinds}
-        if not report.passed and report.verdict not in self._given("allow") and (alarms - others or not alarms):
+        if not report.passes(self._given("allow")) and (alarms - others or not alarms):
             fail(report, _advice(report))
         limit = None if case.state == _OVER_DOMAIN else self._of_dtype("limit", case.dtype)
         if limit is not None and report.passed and report.limit > limit:

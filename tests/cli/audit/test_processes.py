@@ -66,7 +66,8 @@ def test_an_incoherent_function_of_another_folder(folder, tmp_path_factory):
     process = started(elsewhere, *arguments)
     out, err = process.communicate(timeout=1000)
     assert process.returncode == 1, err
-    assert out.startswith("bad: incoherent, by 0.2 of the gradient")
+    assert out.startswith("FAIL bad\n")
+    assert "bad: incoherent, by 0.2" in out
     assert f"Sine ({folder}/losses.py:" in out
     assert [line.split(" (")[0] for line in err.splitlines()[:2]] == ["[1/5] repeating calls", "[2/5] looking at the inputs"]
     assert "Written: report.html, report.json" in err
@@ -81,12 +82,13 @@ def test_an_interruption_keeps_what_was_found(folder):
     until(process, "stuck")
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=1000)
-    assert process.returncode == 1, err
+    assert process.returncode == 130, err
     assert "pairgrad audit: interrupted while looking" in err
     assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in (stuck|mark)\b", err)
     assert "; this was found until then:" in err
     assert "Traceback" not in err
-    assert out.startswith("stuck: incoherent, by 0.2 of the gradient")
+    assert out.startswith("FAIL stuck\n")
+    assert "stuck: incoherent, by 0." in out
     report = Report.from_dict(json.loads((folder / "report.json").read_text()))
     assert report.verdict == "incoherent"
     assert not report.complete
@@ -101,8 +103,19 @@ def test_a_second_interruption_ends_at_once(folder):
         until(process, "swallowed")
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=1000)
-    assert process.returncode == 2, err
+    assert process.returncode == 130, err
     assert "pairgrad audit:" not in err
+    assert "Traceback" not in err
+
+
+def test_an_interruption_while_the_target_is_imported(folder):
+    (folder / "slow.py").write_text("import time\nprint('stuck', flush=True)\ntime.sleep(86400)\n")
+    process = started(folder, "slow:f", "--inputs", "randn(2)")
+    until(process, "stuck")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=1000)
+    assert process.returncode == 130, err
+    assert "pairgrad audit: interrupted while importing slow" in err
     assert "Traceback" not in err
 
 
@@ -111,7 +124,8 @@ def test_time_over(folder, clock):
     assert code == 1, err
     assert "pairgrad audit: losses:stuck timed out after 3 s while looking" in err
     assert re.search(r"\(\d{3} calls\), at losses\.py:\d+, in (stuck|mark)\b", err)
-    assert out.startswith("stuck: incoherent")
+    assert out.startswith("FAIL stuck\n")
+    assert "stuck: incoherent" in out
     assert not json.loads((folder / "report.json").read_text())["complete"]
 
 
@@ -126,7 +140,7 @@ def test_a_deaf_function_is_killed_and_its_prints_are_kept_out_of_the_data(folde
 def test_a_crash(folder):
     code, out, err = audit("losses:crashes", "--inputs", "randn(2)", "--json", "report.json")
     assert code == 2
-    assert "the process that audits losses:crashes was ended by SIGSEGV while looking at the inputs" in err
+    assert "the process that audits losses:crashes was ended by SIGSEGV while repeating calls" in err
     assert "at losses.py:" in err
     assert "in crashes" in err
     assert "nothing was found until then" in err
@@ -148,7 +162,7 @@ def test_everything_that_a_worker_said_is_heard_on_a_busy_machine(folder, monkey
     monkeypatch.setattr(audit_child, "_GRACE", 1000.0)
     code, out, err = quick("losses:good", "--inputs", "randn(2)")
     assert code == 0, err
-    assert out.startswith("good: coherent")
+    assert out.startswith("PASS good\ncoherent, to ")
 
 
 def test_a_worker_without_a_parent_ends(folder):
@@ -190,7 +204,8 @@ def test_a_locale_without_the_characters(folder):
     )
     out, err = process.communicate(timeout=1000)
     assert process.returncode == 1, err
-    assert out.startswith("bad: incoherent, by 0.2 of the gradient (? ")
+    assert out.startswith("FAIL bad\n")
+    assert "bad: incoherent, by 0.25 of the gradient (? " in out
     assert (folder / "r.json").exists()
 
 

@@ -4,6 +4,8 @@ import itertools
 import math
 
 from pairgrad.coherence import Curve, FieldPicture, Finding, NodeReport, NodeState, Region, Report, RunReport, StateDefect, Verdict
+from pairgrad.coherence.judge.verdict import Judgement
+from pairgrad.coherence.report.report import ArgumentGradient
 
 NASTY = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>\'"&{{ 7*7 }}'
 MEGABYTE = 1_000_000
@@ -41,6 +43,8 @@ def picture(size=9, gap=0.5, bad=()):
 
 ALARM = Finding("defect", "alarm", "the supplied gradient is off by 0.001 (± 8e-09)", "input 0", {"relative": 1e-3, "lines": 4})
 NODE = Finding("node", "warning", "incoherent alone", "Square (a.py:3)", {"relative": 1e-3, "verdict": "incoherent", "location": "a.py:3"})
+GRADIENT = ArgumentGradient("input 0", 1e-3, 8e-9, 1.001, (1, 2), -0.501501, -0.501, "coordinates")
+JUDGED = Judgement(Verdict.INCOHERENT, 1e-3, 8e-9, "input 0: the supplied gradient is off by 0.001 (± 8e-09)")
 
 
 def report(**changes):
@@ -59,6 +63,12 @@ def report(**changes):
         "picture": picture(),
         "evaluations": 1234,
         "tests": 99,
+        "verdicts": (JUDGED,),
+        "gradients": (GRADIENT,),
+        "checks": {"first order": "wrong", "second order": "not judged", "re-entrant": "yes", "linear": "yes", "layouts": "yes"},
+        "scales": (1e-9, 0.25),
+        "hint": "the ratio is 1/5, the batch size: mean instead of sum?",
+        "place": "Square (a.py:3)",
     }
     return Report(**given | changes)
 
@@ -118,7 +128,17 @@ def run(*nodes, **changes):
 
 REPORTS = {
     "incoherent": report(),
-    "coherent": report(verdict=Verdict.COHERENT, passed=True, defect=0.0, findings=(), picture=None),
+    "coherent": report(
+        verdict=Verdict.COHERENT,
+        passed=True,
+        defect=0.0,
+        findings=(),
+        picture=None,
+        verdicts=(Judgement(Verdict.COHERENT, 1e-12),),
+        gradients=(),
+        hint="",
+        place="",
+    ),
     "scanned": scanned(),
     "leaping": leaping(-1.0, -7e-9, 1.000000001, 1.999999999, None),
     "one number": report(
@@ -135,6 +155,7 @@ EMPTY = {
         curves=(curve(value=(math.nan,) * 17),),
         picture=picture(bad=[(0, 0), (4, 4)]),
         defect=math.nan,
+        gradients=(ArgumentGradient("w", math.inf, math.nan, math.nan, (), math.nan, math.nan, "directions"),),
     ),
     "huge and tiny": report(
         curves=(curve(value=(1e308, -1e308) * 8 + (0.0,)), curve(value=(5e-324,) * 17, work=(0.0,) * 17), curve(t=(0.5,) * 17)),

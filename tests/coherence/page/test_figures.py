@@ -165,7 +165,7 @@ def test_what_is_not_finite_is_called_so():
 @pytest.mark.parametrize("limit", [math.nan, math.inf])
 def test_a_limit_that_is_not_known_stands_at_the_top(limit):
     states = tuple(state(verdict="unresolved", limit=x, relative=0.0) for x in (limit, 1e-9, 1e-3))
-    figure = figure_of(report(states=states), "Lines through single states")
+    figure = figure_of(report(states=states), "Directions through single states")
     heights = [float(y) for y in re.findall(r'class="limit v-unresolved" d="M[\d.]+ ([\d.]+)h', figure.svg)]
     top = min(float(y) for y in re.findall(r'class="grid" d="M[\d.]+ ([\d.]+)V', figure.svg))
     assert heights[0] == top < heights[2] < heights[1]

@@ -14,6 +14,7 @@ import torch
 
 import pairgrad as pg
 from pairgrad.coherence import Finding, Region, Verdict
+from pairgrad.coherence.judge.verdict import Judgement
 from tests.coherence.page.reading import Page, cards_of, drawn, drawn_leaps, fact, figure_of, page_of, plain, rows_of, text_of
 from tests.coherence.page.reports import (
     ALARM,
@@ -90,10 +91,37 @@ def test_the_head_says_what_where_and_how_large():
     assert fact(report(), "Where") == ("input 0", "at the inputs; in Square (a.py:3)")
     assert fact(scanned(), "Where")[0] == "kappa from about 1,000 to 100,000"
     assert fact(REPORTS["coherent"], "How large")[0].startswith("none above 1 × 10⁻¹²")
-    assert fact(EMPTY["nothing"], "How large") == ("not measured", "no line could tell")
-    assert fact(report(), "Looked at") == ("6 lines through states", "4 show a defect and 2 show none")
+    assert fact(EMPTY["nothing"], "How large") == ("not measured", "no direction was resolved")
+    assert fact(report(), "Looked at") == ("6 directions through states", "4 show a defect and 2 show none")
     assert "stopped before its end" in page_of(EMPTY["stopped"]).text
     assert "declared as straight-through" in page_of(report(intent="straight-through", passed=True)).text
+
+
+def test_the_page_begins_with_the_lines_of_the_report():
+    made = report()
+    lines = re.findall(r'<div class="summary">(.*?)</div>', text_of(made), re.S)
+    assert [plain(line) for line in re.findall(r"<p>(.*?)</p>", lines[0])] == [
+        "FAIL Square.backward  a.py:3",
+        "gradient of input 0 (argument 1) is 1.001 x the true one",
+        "first order WRONG, second not judged, re-entrant yes, layouts yes",
+        "at input 0[1, 2]: supplied −0.502, true −0.501",
+        "hint: the ratio is 1/5, the batch size: mean instead of sum?",
+    ]
+    assert page_of(run()).text.count("hint: the ratio is 1/5") == 2, "the node that fails, and the loss"
+
+
+def test_verdicts_and_gradients_are_tables():
+    excused = Judgement(Verdict.NOT_REENTRANT, text="an argument is edited", excused=True)
+    made = report(verdicts=(*report().verdicts, excused), left_out=("second order: time was up",))
+    assert rows_of(made, "All verdicts, gravest first") == [
+        ["incoherent", "0.001", "8 × 10⁻⁹", "no", "Input 0: the supplied gradient is off by 0.001 (± 8 × 10⁻⁹)."],
+        ["not-reentrant", "", "", "as declared", "An argument is edited."],
+    ]
+    assert rows_of(made, "Gradients at the inputs") == [
+        ["input 0 (argument 1)", "0.001", "8 × 10⁻⁹", "1.001", "[1, 2]", "−0.502", "−0.501"]
+    ]
+    assert rows_of(EMPTY["not a number"], "Gradients at the inputs") == [["w", "∞", "not a number", "", "", "", ""]]
+    assert "Second order: time was up." in page_of(made).text
 
 
 def test_findings_say_causes_and_remedies():
@@ -262,7 +290,7 @@ def test_a_real_jump_has_its_page():
         lambda x: x.floor() + x, torch.tensor([0.3, 0.6], dtype=torch.float64), domain=(-2, 2), effort="quick", second_order=False
     )
     one = pg.audit(lambda x: x.floor() + x, torch.tensor(0.3, dtype=torch.float64), domain=(-2, 2), effort="quick", second_order=False)
-    for made, words in ((pair, "a random combination of the outputs leaps by 0."), (one, "the value leaps by 1 at")):
+    for made, words in ((pair, "a random combination of the outputs leaps by "), (one, "the value leaps by 1 at")):
         found = [finding for finding in made.findings if finding.kind == "jump" and finding.where == "input 0" and "at" in finding.numbers]
         assert {round(finding.numbers["at"]) for finding in found} >= {-1, 0, 1}
         assert all(finding.text.startswith(words) for finding in found), found

@@ -158,3 +158,20 @@ def test_collectives(kind):
         assert loss_of(recording).passed
     else:
         assert refusal_of(recording).startswith("the loss goes through a collective of torch.distributed (")
+
+
+@pytest.mark.usefixtures("group")
+def test_functional_collectives_are_not_taken_for_custom_operators():
+    from torch.distributed import _functional_collectives as collectives
+
+    w = parameter(3)
+    with pairgrad.record(loss=False) as recording:
+        for _ in range(3):
+            h = collectives.all_reduce(cube(w), "sum", torch.distributed.group.WORLD)
+            (h * torch.arange(3.0)).sum().backward()
+    report = recording.audit()
+    assert [node.name for node in report.nodes] == ["Cube"]
+    assert report.passed
+    (note,) = report.notes
+    assert "collectives of torch.distributed" in note
+    assert "_c10d_functional::all_reduce" in note

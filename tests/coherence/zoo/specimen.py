@@ -25,6 +25,7 @@ class Specimen:
         defect: how large the mistake is, over the size of the gradient, at the inputs or, with a `domain`, where it is largest: a rough figure, for the reader.
         dtypes: in which dtypes the broken one is broken. The right one is right in float64 and float32.
         domain: one interval (low, high), or None, for each argument, where the mistake is only met in a part of it. The arguments lie in it.
+        constraints: the `constraints` that the audit is given, one for each argument, where the function is defined on a part of its space alone.
         note: what is wrong, in a sentence.
     """
 
@@ -36,6 +37,7 @@ class Specimen:
     defect: float
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
     domain: tuple[Interval | None, ...] | None = None
+    constraints: tuple[str | None, ...] | None = None
     note: str = ""
 
 
@@ -43,6 +45,15 @@ def uniform(seed, dtype, shape, low, high, grad=True):
     """A tensor drawn uniformly from (low, high), the same for all dtypes up to rounding."""
     draw = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return (low + (high - low) * draw).to(dtype).requires_grad_(grad)
+
+
+def as_stored(tensor):
+    """A tensor as a kernel reads it that takes it for contiguous: the numbers that follow each other in its memory, and zeros past its end."""
+    stored = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    flat = tensor.new_zeros(tensor.numel())
+    readable = min(tensor.numel(), stored)
+    flat[:readable] = tensor.as_strided((readable,), (1,))
+    return flat.reshape(tensor.shape)
 
 
 def save_inputs(ctx, inputs, output):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +12,15 @@ from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.causes.field import antisymmetry, circulation
 from pairgrad.coherence.causes.fork import best_scaling, fork
 from pairgrad.coherence.causes.nodes import Visit, replay
-from pairgrad.coherence.judge.verdict import Finding
-from pairgrad.coherence.measure.differences import difference
+from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.measure.explore import Observation
-from pairgrad.coherence.measure.path import Line, Path, Straight, scales, snapped, still
+from pairgrad.coherence.measure.gradient import Measured
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.intent import intent_of
 from pairgrad.coherence.subject.subject import Point, Subject
 from pairgrad.coherence.training.recorder import is_reached, visits
 
 UPDATES = 32  # of the fork
-MEASURED = 96  # coordinates up to which the consistent gradient is measured by differences where the forward is opaque
 EXACT_FIELD = 128  # coordinates up to which the Jacobian of the field is taken whole
 
 AuditNode = Callable[[Callable[..., Any], Any, str | None], Report]  # callable, arguments, declared intent
@@ -48,10 +45,12 @@ class NodeVerdict:
         return self.declared is None and (self.constant or all(report.passed for report in self.reports))
 
 
-def nodes(subject: Subject, worst: Observation, audit_node: AuditNode) -> list[NodeVerdict]:
-    """The custom Functions that one backward at the worst state goes through, each audited alone at the arguments it got there."""
-    point = worst.line.path.point(worst.reading.middle)[: len(subject.tensors)]  # a second derivative is taken in the cotangent too
-    cotangent = worst.line.cotangent if worst.order == 1 else tuple(torch.ones_like(output) for output in subject.outputs)
+def nodes(subject: Subject, worst: Observation | None, audit_node: AuditNode) -> list[NodeVerdict]:
+    """The custom Functions that one backward at the worst state, or at the inputs, goes through, each audited alone at the arguments it got there."""
+    point, cotangent = subject.tensors, tuple(torch.ones_like(output) for output in subject.outputs)
+    if worst is not None:
+        point = worst.line.path.point(worst.reading.middle)[: len(subject.tensors)]  # a second derivative is taken in the cotangent too
+        cotangent = worst.line.cotangent if worst.order == 1 else cotangent
     met = visits(lambda: subject.pull(point, cotangent), limit=2)
     by_function: dict[type, list[Visit]] = {}
     for visit in met:
@@ -127,7 +126,7 @@ def node_findings(subject: Subject, verdicts: Sequence[NodeVerdict]) -> list[Fin
 
 @dataclass(frozen=True, eq=False)
 class Consistent:
-    """The derivative of the value that is computed, at the inputs, and how it was had: "forward" (its body differentiated) or "differences"."""
+    """The derivative of the value that is computed, at the inputs, and how it was measured: "forward" (its body differentiated) or "coordinates"."""
 
     supplied: Point
     gradient: Point
@@ -135,61 +134,24 @@ class Consistent:
     error: float  # relative
 
 
-def consistent_gradient(subject: Subject, observation: Observation) -> Consistent | None:
-    """By automatic differentiation of the forward bodies if differences of the value confirm it, else by differences, coordinate by coordinate."""
-    cotangent = observation.line.cotangent
-    supplied = subject.pull(subject.tensors, cotangent).gradients
-    if _forward_confirmed(subject, observation):
-        with differentiated_forward():
-            return Consistent(supplied, subject.pull(subject.tensors, cotangent).gradients, "forward", observation.reading.error)
-    if sum(tensor.numel() for tensor in subject.tensors) > MEASURED:
-        return None
-    return _measured(subject, cotangent, supplied)
-
-
-def _forward_confirmed(subject: Subject, observation: Observation) -> bool:
-    """Whether the differentiated forward has the slope along the line that the value has, as both methods measured it."""
-    reading, line = observation.reading, observation.line
-    if reading.panel is None or reading.difference is None:
-        return False
+def differentiated(subject: Subject, cotangent: Point) -> Point | None:
+    """What the gradients at the inputs are if the bodies of the forwards are differentiated; None where they cannot be. To be confirmed by differences."""
     try:
         with differentiated_forward():
-            gradients = subject.pull(line.path.point(reading.middle), line.cotangent).gradients
+            return subject.pull(subject.tensors, cotangent).gradients
     except RuntimeError:
-        return False
-    slope = sum(float((g.double() * v).sum()) for g, v in zip(gradients, line.path.velocity(reading.middle), strict=True))
-    allowance = reading.panel.allowance / reading.panel.half + reading.difference.allowance
-    return (
-        math.isfinite(slope)
-        and abs(slope - reading.panel.slope) <= 2 * allowance
-        and abs(slope - reading.panel.slope) <= 0.1 * abs(reading.defect)
-    )
+        return None
 
 
-def _measured(subject: Subject, cotangent: Point, supplied: Point) -> Consistent | None:
-    """Differences along every coordinate."""
-    gradient = [torch.zeros_like(tensor, dtype=torch.float64) for tensor in subject.tensors]
-    error, size = 0.0, 0.0
-    for i, tensor in enumerate(subject.tensors):
-        scale = scales(tensor, relative=True)
-        base = snapped(tensor, scale)
-        for k in range(tensor.numel()):
-            direction = torch.zeros_like(scale).reshape(-1)
-            direction[k] = scale.reshape(-1)[k]
-            curves = [Straight(base, direction.reshape(scale.shape)) if j == i else still(other) for j, other in enumerate(subject.tensors)]
-            line = Line(subject, Path(tuple(curves)), cotangent)
-            here = line.at(0.0)
-            if here is None:
-                return None
-            found = [difference(line, 0.0, half, 0.0) for half in (2.0**-4, 2.0**-8)]
-            best = min((d for d in found if d is not None), key=lambda d: d.allowance, default=None)
-            if best is None:
-                return None
-            step = float(direction[k])
-            gradient[i].reshape(-1)[k] = (here.work - best.defect) / step
-            error += (best.allowance / step) ** 2
-            size += float(gradient[i].reshape(-1)[k]) ** 2
-    return Consistent(supplied, tuple(gradient), "differences", math.sqrt(error / size) if size > 0 else math.inf)
+def consistent_gradient(measured: Sequence[Measured], count: int) -> Consistent | None:
+    """The gradients of all `count` arguments, if each of them is known in full."""
+    known = {m.place: m for m in measured if m.gradient is not None}
+    if len(known) < count:
+        return None
+    ordered = [known[place] for place in range(count)]
+    method = "forward" if all(m.method == "forward" for m in ordered) else "coordinates"
+    true = tuple(m.gradient for m in ordered if m.gradient is not None)
+    return Consistent(tuple(m.given for m in ordered), true, method, max(m.error for m in ordered))
 
 
 def scaling_findings(subject: Subject, consistent: Consistent) -> list[Finding]:

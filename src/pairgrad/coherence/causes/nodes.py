@@ -6,8 +6,11 @@ call. So these three (and `vjp`, the other name of `backward`) are what `Interce
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import itertools
+import math
 import os
 import threading
 import weakref
@@ -18,14 +21,31 @@ from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
+from torch.compiler import is_dynamo_compiling
 
+from pairgrad.coherence.subject.subject import generators_restored, set_rng_state
 from pairgrad.coherence.training.step import Autocast
-from pairgrad.ground._torch_private import function_of, is_functorch_wrapped_tensor, is_generated, operator_functions, version
-from pairgrad.ground.checks import describe, inside_torch_func
+from pairgrad.ground._torch_private import (
+    function_of,
+    is_collective,
+    is_functorch_wrapped_tensor,
+    is_generated,
+    maybe_current_level,
+    operator_functions,
+    owner_of,
+    pytree,
+    sparse_values,
+    version,
+    with_values,
+)
+from pairgrad.ground.checks import describe
 
 _FORWARD, _SETUP, _BACKWARD = "forward", "setup_context", ("backward", "vjp")
 _METHODS = (_FORWARD, _SETUP, *_BACKWARD)
 _CACHED = 64  # subclasses whose methods are kept ready
+_LEAD = 4096  # elements in front of a view that are copied with it at least, if there are as many
+_SPARSE_VIEW = 16  # a view that uses less than one element in so many is copied without what lies between
+_ROUNDING = 2.0**10  # units of rounding by which two runs of one backward may differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +56,15 @@ class Visit:
         function: the subclass of torch.autograd.Function.
         name: its name; of a custom operator, the qualified name, such as "mylib::op".
         location: file and line of its forward; None if unknown.
-        arguments: what forward got. Tensors are detached copies from before the call, with requires_grad as it was; other objects are themselves.
-        cotangents: what backward got, copied before the call; None where None came.
+        arguments: what forward got. Tensors are detached copies from before the call, in the same memory layout; those that the node was differentiated by
+            require a gradient. Other objects are themselves.
+        cotangents: what backward got, copied before the call, in the same memory layout; None where None came.
         gradients: copies of what backward returned.
         edited: positions of the arguments that forward edits in place.
         keywords: keyword-only arguments of a custom operator.
         autocast: the state of autocast, if it was on.
+        random: the state of the random number generators before forward and before backward, each None if no number was drawn.
+        detached: positions of the arguments that forward takes requires_grad away from.
     """
 
     function: type[Function]
@@ -53,18 +76,25 @@ class Visit:
     edited: tuple[int, ...] = ()
     keywords: tuple[tuple[str, Any], ...] = ()
     autocast: tuple[Any, ...] | None = None
+    random: tuple[Any, Any] = (None, None)
+    detached: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} ({self.location or 'unknown place'}) at {', '.join(map(describe, self.arguments))}"
 
 
 def replay(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A callable and arguments that apply the node of a visit alone, under the autocast of the visit."""
+    """A callable and arguments that apply the node of a visit alone, under the autocast of the visit. The values of a sparse argument stand for it."""
     if not isinstance(visit, Visit):
         raise TypeError(f"visit must be a Visit, as visits() returns them, got {describe(visit)}")
-    fn, arguments = _alone(visit)
+    return _of_values(_applied(visit), visit)
+
+
+def _applied(visit: Visit) -> Callable[..., Any]:
+    """The node as it was called in the visit."""
+    fn = _alone(visit)
     if visit.autocast is None:
-        return fn, arguments
+        return fn
     state = visit.autocast
 
     def under(*args: Any) -> Any:
@@ -73,22 +103,143 @@ def replay(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
             return fn(*args)
 
     under.__name__ = under.__qualname__ = visit.name
-    return under, arguments
+    return under
 
 
-def _alone(visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _alone(visit: Visit) -> Callable[..., Any]:
     op = operator_of(visit.function)
     if op is not None:
-        return (functools.partial(op, **dict(visit.keywords)) if visit.keywords else op), visit.arguments
-    if not visit.edited:
-        return visit.function.apply, visit.arguments
+        return functools.partial(op, **dict(visit.keywords)) if visit.keywords else op
+    if not visit.edited and not visit.detached:
+        return visit.function.apply
 
     def apply(*arguments: Any) -> Any:
-        """A leaf may not be edited in place; a copy of it may, and has the same gradient."""
-        return visit.function.apply(*(cloned(a) if i in visit.edited else a for i, a in enumerate(arguments)))
+        """A leaf may not be edited in place; a copy of it may, and has the same gradient. One that was detached is a leaf again for the next call."""
+        flags = [arguments[i].requires_grad for i in visit.detached]
+        output = visit.function.apply(*(cloned(a) if i in visit.edited else a for i, a in enumerate(arguments)))
+        for i, flag in zip(visit.detached, flags, strict=True):
+            if flag and arguments[i].is_leaf:
+                arguments[i].requires_grad_()
+        return output
 
     apply.__name__ = apply.__qualname__ = visit.name
-    return apply, visit.arguments
+    return apply
+
+
+def _of_values(fn: Callable[..., Any], visit: Visit) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The same function of the values of sparse arguments, which can be moved where the pattern of their elements cannot."""
+    flat, structure = pytree.tree_flatten(visit.arguments)
+    patterns = {i: leaf.detach() for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.layout != torch.strided}
+    if not patterns:
+        return fn, visit.arguments
+
+    def apply(*arguments: Any) -> Any:
+        leaves = pytree.tree_leaves(arguments)
+        for i, pattern in patterns.items():
+            leaves[i] = with_values(pattern, leaves[i])
+        return fn(*pytree.tree_unflatten(leaves, structure))
+
+    apply.__name__ = apply.__qualname__ = visit.name
+    for i, pattern in patterns.items():
+        flat[i] = sparse_values(pattern).clone().requires_grad_(flat[i].requires_grad)
+    return apply, pytree.tree_unflatten(flat, structure)
+
+
+def reproduced(visit: Visit) -> float | None:
+    """How far off the node is when it is applied again to what it got in the visit: ||again - then|| / ||then|| of the gradients that it sends on.
+
+    Returns:
+        0 if they are equal up to rounding; None if the visit did not keep them. What the node raises goes through.
+    """
+    if not visit.gradients:
+        return None
+    given, structure = pytree.tree_flatten(visit.arguments)
+    leaves = [copied(leaf).requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
+    wanted = [leaf if isinstance(leaf, torch.Tensor) and leaf.requires_grad else None for leaf in leaves]
+    with generators_restored():
+        again = _sent_on(_applied(visit), pytree.tree_unflatten(leaves, structure), [leaf for leaf in wanted if leaf is not None], visit)
+    gap = size = 0.0
+    eps = 0.0
+    for leaf, then in zip(wanted, _aligned(visit.arguments, visit.gradients), strict=True):
+        if leaf is not None:
+            now = _plain_gradient(next(again), leaf)
+            before = _plain_gradient(then, leaf)
+            same = (now == before) | (now.isnan() & before.isnan())
+            gap += float(torch.where(same, 0.0, now - before).abs().square().sum())
+            size += float(torch.where(before.isfinite(), before, 0.0).abs().square().sum())
+            eps = max(eps, torch.finfo(leaf.dtype).eps)
+    if not gap:
+        return 0.0
+    off = math.sqrt(gap / size) if size > 0 and math.isfinite(gap) else math.inf
+    return 0.0 if off <= _ROUNDING * eps else off
+
+
+def _sent_on(fn: Callable[..., Any], arguments: Any, wanted: list[torch.Tensor], visit: Visit) -> Iterator[torch.Tensor | None]:
+    """The gradients of some arguments, with the cotangents and the random numbers of a visit."""
+    if visit.random[0] is not None:
+        set_rng_state(visit.random[0])
+    with torch.enable_grad():
+        outputs = [output for output in pytree.tree_leaves(fn(*arguments)) if isinstance(output, torch.Tensor)]
+    pairs = [
+        (output, copied(cotangent))
+        for output, cotangent in zip(outputs, pytree.tree_leaves(visit.cotangents), strict=False)
+        if output.requires_grad and isinstance(cotangent, torch.Tensor)
+    ]
+    if visit.random[1] is not None:
+        set_rng_state(visit.random[1])
+    if not pairs or not wanted:
+        return iter([None] * len(wanted))
+    return iter(torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True))
+
+
+def _aligned(arguments: Any, gradients: Any) -> Iterator[Any]:
+    """The gradient of each leaf of the arguments, None for those that have none; a backward may return fewer or more than there are arguments."""
+    for argument, gradient in itertools.zip_longest(arguments, gradients[: len(arguments)]):
+        leaves = pytree.tree_leaves(argument)
+        found = pytree.tree_leaves(gradient)
+        yield from found if len(found) == len(leaves) else [None] * len(leaves)
+
+
+def _plain_gradient(gradient: Any, leaf: torch.Tensor) -> torch.Tensor:
+    """A gradient in the shape of its argument, with all its numbers, in double precision; autograd sums over dimensions that were broadcast."""
+    dtype = torch.complex128 if leaf.is_complex() else torch.float64
+    if not isinstance(gradient, torch.Tensor):
+        return torch.zeros(leaf.shape, dtype=dtype, device=leaf.device)
+    dense = gradient.detach()
+    dense = dense if dense.layout == torch.strided else dense.to_dense()
+    return dense.to(dtype).sum_to_size(leaf.shape)
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy that lies in memory as the tensor does: with its strides, its offset, elements that share memory, and what lies between and before them.
+
+    An offset of more than the view itself is shortened. Sparse tensors, and views that use a small part of the memory they span, are cloned.
+    """
+    plain = tensor.detach()
+    extent = _extent(plain)
+    if extent is None:
+        return plain.clone()
+    lead, used = extent
+    memory = plain.as_strided((lead + used,), (1,), plain.storage_offset() - lead).clone()
+    return memory.as_strided(plain.shape, plain.stride(), lead)
+
+
+def copied_bytes(tensor: torch.Tensor) -> int:
+    """What a copy made by `copied` takes; of a sparse tensor, as if it were dense."""
+    extent = _extent(tensor)
+    return tensor.element_size() * (tensor.numel() if extent is None else sum(extent))
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """How many elements of memory in front of a tensor are copied with it, and how many it spans itself; None: a clone will do, or has to."""
+    if tensor.layout != torch.strided or not tensor.numel() or (tensor.is_contiguous() and not tensor.storage_offset()):
+        return None
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_quantized or is_functorch_wrapped_tensor(tensor):
+        return None
+    used = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if tensor.is_conj() or tensor.is_neg() or used > _SPARSE_VIEW * tensor.numel() + _LEAD:
+        return None
+    return min(int(tensor.storage_offset()), max(used, _LEAD)), used
 
 
 def cloned(argument: Any) -> Any:
@@ -97,8 +248,8 @@ def cloned(argument: Any) -> Any:
 
 
 def is_custom(function: type) -> bool:
-    """Whether a Function is somebody's own: not part of torch, unless torch.library made it for an operator."""
-    return is_generated(function) or function.__module__.partition(".")[0] != "torch"
+    """Whether a Function is not part of torch: written by a user, or made by torch.library for an operator that is not a collective."""
+    return not is_collective(function) if is_generated(function) else function.__module__.partition(".")[0] != "torch"
 
 
 def is_compiled(function: type) -> bool:
@@ -166,8 +317,9 @@ class Interception:
     Subclasses say what to `remember` before the body of a forward runs, and what the backward does with it. What a class holds in its `__dict__` is the
     very object it held before, once the interception is left. A method that somebody took from a class meanwhile goes on as if it never had been here.
 
-    Whether a call of forward is that of a node shows by its context: it belongs to the class the method was looked up on, and has no memory yet. (A
-    forward may call that of its parent, with the same context.) Where forward gets no context, setup_context does, right after forward has returned.
+    Whether a call of forward is that of a node shows by its context: it belongs to the class the method was looked up on, and is not the one whose forward
+    runs. (A forward may call that of its parent, with the same context.) Where forward gets no context, setup_context does, right after forward has
+    returned. An attribute of a context costs more than all the rest, so that a context without memory gets none.
     """
 
     _numbers = itertools.count()
@@ -175,7 +327,7 @@ class Interception:
     def __init__(self) -> None:
         self._active = False
         self._slot = f"_pairgrad_{next(self._numbers)}"  # the attribute of a context that holds its memory
-        self._pending = threading.local()
+        self._pending = _Pending()
         self._patched: list[tuple[weakref.ref[type], str]] = []
         self._alive = 512
 
@@ -185,7 +337,7 @@ class Interception:
         return is_custom(function)
 
     def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
-        """Before the body of a forward; ctx is None if the forward gets none."""
+        """Before the body of a forward; ctx is None if the forward gets none. None: the node is left alone."""
 
     def forwarded(self, memory: Any) -> None:
         """After the body of the forward."""
@@ -276,44 +428,62 @@ class Interception:
 
         @functools.wraps(original)
         def method(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():  # Dynamo follows the original alone
+            if is_dynamo_compiling():  # Dynamo follows the original alone, and makes nothing of what `around` holds
                 return original(*args, **kwargs)
-            return (around if active() else original)(*args, **kwargs)
+            return around(*args, **kwargs)
 
-        def active() -> bool:  # and makes nothing of what only this function holds
-            return self._active
-
+        if name == _FORWARD:
+            with contextlib.suppress(TypeError, ValueError):  # torch reads it at every call of a forward without a context
+                method.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
         return method
 
+    # These run at every call, also of nodes that are passed by: few calls of Python functions.
+
     def _around_forward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
-        split = has_setup(function)
+        split, pending, remember = has_setup(function), self._pending, self.remember
+        single = (
+            sum(_FORWARD in vars(owner) for owner in function.__mro__ if not issubclass(Function, owner)) == 1
+        )  # no parent's forward to call
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if kwargs or (inside_torch_func() and any(map(is_wrapped, args))):
+            if not self._active or kwargs or (maybe_current_level() is not None and any(map(is_wrapped, args))):
                 return original(*args, **kwargs)
             if split:
-                memory = self.remember(function, None, args)
+                memory = remember(function, None, args)
                 output = original(*args)
                 self.forwarded(memory)
-                self._pending.entry = tuple(map(id, args)), memory  # not the arguments: nobody knows whether setup_context will follow
+                pending.entry = tuple(map(id, args)), memory  # not the arguments: nobody knows whether setup_context will follow
                 return output
-            if not args or not self._is_new_node(function, args[0]):
+            ctx = args[0] if args else None
+            if not isinstance(ctx, BackwardCFunction) or owner_of(ctx) is not function or (not single and pending.running == id(ctx)):
                 return original(*args)
-            memory = self.remember(function, args[0], args[1:])
-            setattr(args[0], self._slot, memory)
-            output = original(*args)
-            self.forwarded(memory)
+            memory = remember(function, ctx, args[1:])
+            if memory is None and single:
+                return original(*args)
+            if memory is not None:
+                setattr(ctx, self._slot, memory)
+            outer, pending.running = pending.running, id(ctx)
+            try:
+                output = original(*args)
+            finally:
+                pending.running = outer
+            if memory is not None:
+                self.forwarded(memory)
             return output
 
         return forward
 
     def _around_setup(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+            if not self._active:
+                return original(ctx, inputs, output)
             if self._is_new_node(function, ctx):
-                arguments, memory = getattr(self._pending, "entry", ((), None))
+                arguments, memory = self._pending.entry
                 self._pending.entry = (), None
-                if arguments == tuple(map(id, inputs)):
-                    setattr(ctx, self._slot, self.set_up(memory, ctx))
+                if memory is not None and arguments == tuple(map(id, inputs)):
+                    memory = self.set_up(memory, ctx)
+                    if memory is not None:
+                        setattr(ctx, self._slot, memory)
             elif _is_transformed(ctx) and not hasattr(ctx, self._slot):
                 memory = self.transformed(function, inputs)
                 if memory is not None:
@@ -324,7 +494,9 @@ class Interception:
 
     def _around_backward(self, function: type[Function], original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(ctx: Any, *grads: Any) -> Any:
-            if function_of(ctx) is not function and isinstance(ctx, BackwardCFunction) and not _is_transformed(ctx):
+            if not self._active:
+                return original(ctx, *grads)
+            if isinstance(ctx, BackwardCFunction) and owner_of(ctx) is not function and not _is_transformed(ctx):
                 return original(ctx, *grads)  # the backward of another class calls this one
             return self.backward(function, ctx, getattr(ctx, self._slot, None), original, grads)
 
@@ -332,6 +504,13 @@ class Interception:
 
     def _is_new_node(self, function: type[Function], ctx: Any) -> bool:
         return function_of(ctx) is function and isinstance(ctx, BackwardCFunction) and not hasattr(ctx, self._slot)
+
+
+class _Pending(threading.local):
+    """What a thread is in the middle of."""
+
+    entry: tuple[tuple[int, ...], Any] = (), None  # of a forward without a context: which arguments it got, and its memory
+    running: int = 0  # id of the context whose forward runs
 
 
 class _Method:

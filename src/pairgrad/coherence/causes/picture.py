@@ -10,9 +10,10 @@ import torch
 
 from pairgrad.coherence.causes.consequences import Consistent
 from pairgrad.coherence.causes.consistent import differentiated_forward
-from pairgrad.coherence.measure.path import OUTSIDE, Line, scales
+from pairgrad.coherence.measure.path import OUTSIDE, Line
 from pairgrad.coherence.measure.scan import Scan
 from pairgrad.coherence.report.report import FieldPicture
+from pairgrad.coherence.subject.curves import scales
 from pairgrad.coherence.subject.subject import Point, Subject
 
 GRID = 9  # arrows along each side

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from pairgrad.coherence.judge.verdict import Finding
-from pairgrad.coherence.measure.explore import Observation, Size, defect_size
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.measure.explore import Observation
+from pairgrad.coherence.measure.gradient import Measured
 from pairgrad.coherence.measure.limits import LADDER, TELLING
-from pairgrad.coherence.measure.panel import work_and_energy
 from pairgrad.coherence.measure.path import Line
 from pairgrad.coherence.measure.scan import Scan
 from pairgrad.coherence.measure.state import Event
 from pairgrad.coherence.measure.straight import StraightThrough
-from pairgrad.coherence.report.report import Curve, StateDefect
 
 TOGETHER = "all inputs of the domain"
-CURVES = 6  # that a report holds
-_Of = TypeVar("_Of", Observation, StateDefect)
 
 
 def of_order(observations: Sequence[Observation], order: int) -> list[Observation]:
@@ -32,9 +28,9 @@ def defective(observations: Sequence[Observation], order: int) -> list[Observati
     return [observation for observation in of_order(observations, order) if observation.reading.verdict == "incoherent"]
 
 
-def by_argument(observations: Sequence[_Of]) -> list[tuple[str, list[_Of]]]:
+def by_argument(observations: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
     """Groups with one argument, in the order in which they were met."""
-    groups: dict[str, list[_Of]] = {}
+    groups: dict[str, list[Observation]] = {}
     for observation in observations:
         groups.setdefault(observation.argument, []).append(observation)
     return list(groups.items())
@@ -42,7 +38,7 @@ def by_argument(observations: Sequence[_Of]) -> list[tuple[str, list[_Of]]]:
 
 def tells(observation: Observation) -> bool:
     """Whether it says anything, for or against."""
-    return observation.reading.verdict not in ("unresolved", "outside")
+    return observation.reading.verdict not in ("unresolved", "outside", "flat")
 
 
 def best_limits(observations: Sequence[Observation]) -> list[float]:
@@ -54,48 +50,64 @@ def best_limits(observations: Sequence[Observation]) -> list[float]:
     return list(best.values())
 
 
-def size_at(worst: Observation, observations: Sequence[Observation]) -> Size:
-    """Of the defect at the state of an observation, for its argument, from all lines there; at its own place if that is beside the state."""
+def line_size(worst: Observation, observations: Sequence[Observation]) -> tuple[float, float]:
+    """The defect along the lines through the place of an observation, over the derivative along them, and what that may be off by.
+
+    Along one line a defect may add up, along another nearly vanish: the error is as large as the lines differ, and as the defect itself where one line has
+    to speak for many coordinates.
+    """
     key = worst.state, worst.argument, worst.order, worst.reading.middle
-    return defect_size([o for o in observations if (o.state, o.argument, o.order, o.reading.middle) == key])
+    seen = [
+        o.reading for o in observations if (o.state, o.argument, o.order, o.reading.middle) == key and o.reading.verdict == "incoherent"
+    ]
+    along = [(abs(reading.defect), max(abs(reading.true), reading.size / _CANCELS)) for reading in seen]
+    relative = math.hypot(*(defect for defect, _ in along)) / math.hypot(*(true for _, true in along))
+    spread = max(abs(defect / true - relative) for defect, true in along)
+    if len(seen) == 1 and worst.scale is None:
+        spread = relative
+    return relative, max(spread, *(reading.error * reading.size / true for reading, (_, true) in zip(seen, along, strict=True)))
 
 
-def defect_finding(argument: str, group: Sequence[Observation], observations: Sequence[Observation], tolerance: float) -> Finding:
-    """Of the defective observations `group` of one argument, among all."""
-    worst = max(group, key=lambda observation: observation.reading.relative)
-    reading = worst.reading
-    assert reading.panel is not None
-    assert reading.difference is not None
+_CANCELS = 64.0  # a derivative along a line counts as no smaller than the gradient over this, where it happens to cancel
+
+
+def defect_finding(
+    argument: str, group: Sequence[Observation], observations: Sequence[Observation], tolerance: float, measured: Measured | None
+) -> Finding:
+    """Of the defective observations `group` of one argument, among all; `measured`: its gradient at the worst place, if that is known."""
+    worst = worst_of(group)
     of = [observation for observation in of_order(observations, 1) if observation.argument == argument]
-    size = size_at(worst, observations)
-    numbers: dict[str, Any] = {
-        "relative": size.relative,
-        "error": size.error,
-        "by_differences": size.by_differences,
-        "lines": len(of),
-        "defective_lines": len(group),
-        "median_relative": statistics.median(observation.reading.relative for observation in of),
-    }
+    relative, error = line_size(worst, observations)
+    numbers: dict[str, Any] = {"lines": len(of), "defective_lines": len(group)}
     sizes = [observation.absolute for observation in group if observation.absolute is not None]
     if sizes:
         numbers["absolute"] = math.hypot(*sizes) / math.sqrt(len(sizes)) if worst.absolute is None else worst.absolute
-    if reading.panel.gradient_size == 0:
+    along = f"off along {len(group)} of {len(of)} directions looked at"
+    if measured is None or not measured.certain:
+        text = f"the supplied gradient is off by {relative:.3g} of the true one (± {error:.1g}) at {worst.place}, {along}"
+    else:
+        relative, error = measured.relative, measured.error
+        numbers |= {"factor": measured.factor, "supplied": measured.supplied, "true": measured.true, "index": list(measured.index)}
+        size = f"off by {relative:.3g} of the true one (± {error:.1g})" if math.isfinite(relative) else "not zero, where the true one is"
+        text = f"the supplied gradient is {size} at {worst.place}, {along}"
+    numbers |= {"relative": relative, "error": error}
+    if worst.reading.panel is not None and worst.reading.panel.gradient_size == 0:
         text = f"the value depends on it, but the supplied gradient is zero ({worst.place})"
         return Finding("no-gradient", "alarm", text, argument, numbers)
-    text = (
-        f"the supplied gradient is off by {size.relative:.3g} of its size (± {size.error:.1g}; by differences {size.by_differences:.3g}) "
-        f"at {worst.place}, and off on {len(group)} of {len(of)} lines"
-    )
-    return Finding("defect", _severity(size.relative, tolerance), text, argument, numbers)
+    return Finding("defect", _severity(relative, tolerance), text, argument, numbers)
+
+
+def worst_of(group: Sequence[Observation]) -> Observation:
+    """The one that is off most, at the inputs if any is: the input itself decides."""
+    at_inputs = [o for o in group if o.state == "the inputs" and o.reading.middle == 0]
+    return max(at_inputs or group, key=lambda observation: observation.reading.relative)
 
 
 def second_order_finding(argument: str, group: Sequence[Observation], observations: Sequence[Observation], tolerance: float) -> Finding:
     """Of the defective observations `group` of the second backward, of one argument, among all."""
-    worst = max(group, key=lambda observation: observation.reading.relative)
-    size = size_at(worst, observations)
-    text = f"the first derivative is right, the second is off by {size.relative:.3g} of its size (± {size.error:.1g}) at the inputs"
-    numbers = {"relative": size.relative, "error": size.error}
-    return Finding("second-order", _severity(size.relative, tolerance), text, argument, numbers)
+    relative, error = line_size(worst_of(group), observations)
+    text = f"the gradient is right, but the second derivative is off by {relative:.3g} of its size (± {error:.1g}) at the inputs"
+    return Finding("second-order", _severity(relative, tolerance), text, argument, {"relative": relative, "error": error})
 
 
 def _severity(relative: float, tolerance: float) -> str:
@@ -180,6 +192,13 @@ def undecided(observations: Sequence[Observation]) -> tuple[bool, list[Finding]]
     for argument, group in by_argument(of_order(observations, 1)):
         if argument in ("all tensors", TOGETHER) or any(tells(observation) for observation in group):
             continue
+        if all(observation.reading.verdict == "flat" for observation in group):
+            findings.append(
+                Finding(
+                    "unresolved", "warning", "neither the value nor the gradient depends on it here: a defect would not be seen", argument
+                )
+            )
+            continue
         if any(o.reading.panel is not None and o.reading.panel.beyond_rounding for o in group):
             text = "the value does not depend on it beyond its rounding: a defect here would not be seen"
             findings.append(Finding("unresolved", "warning", text, argument))
@@ -201,46 +220,3 @@ def distinct(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         seen.setdefault((finding.kind, finding.where, finding.text), finding)
     return list(seen.values())
-
-
-def state_defect(observation: Observation) -> StateDefect:
-    """An observation as a report has it."""
-    reading = observation.reading
-    return StateDefect(
-        state=observation.place,
-        argument=observation.argument,
-        verdict=reading.verdict,
-        relative=reading.relative,
-        error=reading.error,
-        by_differences=0.0 if reading.difference is None else reading.difference.relative,
-        limit=reading.limit,
-        absolute=observation.absolute,
-        order=observation.order,
-        at=reading.middle if " = " in observation.state else None,
-    )
-
-
-def loudest_curves(observations: Sequence[Observation]) -> tuple[Curve, ...]:
-    """Work and energy at the place that speaks loudest for each argument."""
-    drawn = []
-    for _, group in by_argument(of_order(observations, 1)):
-        told = [o for o in group if tells(o) and o.reading.panel is not None]
-        if told:
-            drawn.append(max(told, key=lambda o: (o.reading.verdict == "incoherent", o.reading.relative / max(o.reading.limit, 1e-300))))
-    drawn.sort(key=lambda o: (o.reading.verdict != "incoherent", -o.reading.relative))
-    return tuple(_curve(observation) for observation in drawn[:CURVES])
-
-
-def _curve(observation: Observation) -> Curve:
-    panel = observation.reading.panel
-    assert panel is not None
-    t, value, work = work_and_energy(observation.line, panel)
-    return Curve(
-        state=observation.place,
-        argument=observation.argument,
-        verdict=observation.reading.verdict,
-        t=tuple(t.tolist()),
-        value=tuple(value.tolist()),
-        work=tuple(work.tolist()),
-        allowance=panel.allowance,
-    )

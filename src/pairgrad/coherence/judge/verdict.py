@@ -1,10 +1,9 @@
-"""Verdicts and findings: what an audit can come to, what each means, what the likely causes are and what to do."""
+"""Verdicts: what an audit can come to, and what each means."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Verdict(StrEnum):
@@ -12,6 +11,7 @@ class Verdict(StrEnum):
 
     COHERENT = "coherent"
     INCOHERENT = "incoherent"
+    SECOND_ORDER = "second-order"
     JUMP = "jump"
     KINK = "kink"
     NOT_REENTRANT = "not-reentrant"
@@ -21,9 +21,22 @@ class Verdict(StrEnum):
 
 PASSING = (Verdict.COHERENT, Verdict.KINK)
 
+# Gravest first.
+GRAVITY = (
+    Verdict.INCOHERENT,
+    Verdict.SECOND_ORDER,
+    Verdict.NOT_REENTRANT,
+    Verdict.STRAIGHT_THROUGH,
+    Verdict.JUMP,
+    Verdict.INCONCLUSIVE,
+    Verdict.KINK,
+    Verdict.COHERENT,
+)
+
 MEANING = {
     Verdict.COHERENT: "the supplied gradient is the derivative of the computed value, to the limit stated",
     Verdict.INCOHERENT: "the backward supplies something else than the derivative of the value that the forward computes",
+    Verdict.SECOND_ORDER: "the gradient is right, but what is supplied for its derivative, the second derivative, is not",
     Verdict.JUMP: "the gradient is right where the value is smooth, but the value leaps somewhere: no gradient can tell of that",
     Verdict.KINK: "the gradient is right on both sides of places where it leaps and the value does not, as with relu or abs",
     Verdict.NOT_REENTRANT: "a second call or a second backward at the same state gives another result, or an argument is edited in place",
@@ -31,98 +44,30 @@ MEANING = {
     Verdict.INCONCLUSIVE: "the value is too rough, too noisy, too flat or not finite at these states to say anything",
 }
 
-# Likely causes and remedies, by kind of finding.
-ADVICE: dict[str, tuple[tuple[str, ...], str]] = {
-    "defect": (
-        (
-            "a branch, clamp or normaliser of the forward that the backward does not know of (or the reverse)",
-            "value and derivative from two approximations that do not belong together",
-            "a term dropped on purpose (detach, truncated adjoint) or by mistake (factor, sign, reduction)",
-        ),
-        "differentiate the value that is computed, or compute the value whose derivative is supplied; declare a deliberate mismatch with pairgrad.intended",
-    ),
-    "second-order": (
-        (
-            "the backward uses tensors saved in the forward that are neither its inputs nor its outputs, so autograd takes them for constants",
-            "detach, .data or numpy inside the backward",
-        ),
-        "save inputs and outputs only and recompute, give the backward a Function of its own, or mark it once_differentiable so that it raises instead",
-    ),
-    "not-linear": (
-        ("the backward ignores grad_output or a part of it", "a clip or a rescaling of the gradient inside the backward"),
-        "multiply by grad_output as it comes; clip gradients after the backward, not inside it",
-    ),
-    "not-reentrant": (
-        ("the backward edits a saved tensor in place", "state is kept between calls: a counter, a cache, a buffer outside the module"),
-        "work on a copy; keep state in buffers of the module, so that it can be saved and restored",
-    ),
-    "edits": (
-        ("an in-place operation on an argument or on grad_output, which belongs to the caller or to another branch of the graph",),
-        "use the out-of-place operation, or declare it with ctx.mark_dirty in the forward",
-    ),
-    "nondeterministic": (
-        ("atomic additions in a kernel", "an unseeded generator", "uninitialised memory"),
-        "torch.use_deterministic_algorithms(True) shows which",
-    ),
-    "no-gradient": (
-        ("detach, .data, .item() or numpy between this argument and the output", "a backward that returns None for it"),
-        "if the argument is not meant to be differentiated, pass it without requires_grad",
-    ),
-    "non-finite": (
-        ("0/0 or inf - inf in the backward, often behind a torch.where that hides it in the forward",),
-        "mask the argument before the operation, not its result",
-    ),
-    "undefined": (
-        ("ctx.set_materialize_grads(False), with a backward that does not ask each grad_output whether it is None",),
-        "treat None as zeros, or leave the materializing to torch",
-    ),
-    "at-state": (
-        ("a special case of the backward for this very value (0, a tie, a boundary) that the value does not have",),
-        "give the derivative of one of the sides there, or the mean of both",
-    ),
-    "jump": (
-        ("two formulas that do not meet at their joint", "rounding, sorting, thresholding"),
-        "make the formulas meet, or declare the jump",
-    ),
-    "straight-through": (
-        ("a quantiser or a threshold with the gradient of the identity",),
-        "declare it: @pairgrad.intended('straight-through')",
-    ),
-    "unresolved": (
-        ("noise, many kinks, or values so flat that rounding hides the gradient",),
-        "audit in float64, at other states, or a smaller part of the function",
-    ),
-}
-
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing the audit found.
+class Judgement:
+    """One verdict of an audit, which may come to several.
 
     Attributes:
-        kind: "defect", "second-order", "not-linear", "not-reentrant", "edits", "nondeterministic", "no-gradient", "non-finite", "undefined", "at-state",
-            "jump", "kink", "stepwise", "straight-through", "unresolved", "region", "node", "scaling", "field", "fork", "intent" or "note".
-        severity: "alarm" (the verdict follows from it), "warning" or "note".
-        text: one sentence with its numbers.
-        where: argument, state or node.
-        numbers: what was measured, for machines.
+        verdict: what it is.
+        relative, error: its number: how far off, over the size of the gradient, and what that may be off by; for a verdict that passes, the smallest
+            defect that would have been seen, and 0.
+        text: the finding it rests on, in a sentence; empty for a verdict that passes.
+        excused: whether what was declared accounts for it.
     """
 
-    kind: str
-    severity: str
-    text: str
-    where: str = ""
-    numbers: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"[{self.severity}] {self.where + ': ' if self.where else ''}{self.text}"
+    verdict: Verdict
+    relative: float = 0.0
+    error: float = 0.0
+    text: str = ""
+    excused: bool = False
 
     @property
-    def causes(self) -> tuple[str, ...]:
-        """What is usually behind a finding of this kind."""
-        return ADVICE.get(self.kind, ((), ""))[0]
+    def passes(self) -> bool:
+        return self.excused or self.verdict in PASSING
 
-    @property
-    def remedy(self) -> str:
-        """What to do about it."""
-        return ADVICE.get(self.kind, ((), ""))[1]
+
+def gravest(verdicts: list[Verdict]) -> Verdict:
+    """The gravest of several; coherent if there is none."""
+    return min(verdicts, key=GRAVITY.index, default=Verdict.COHERENT)

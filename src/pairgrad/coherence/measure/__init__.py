@@ -1,3 +1,4 @@
-"""What is measured: `path`, `panel` (work and energy) and `differences` at one place, `state` (both together), `second` and `structure` (what needs no
-derivative); `explore` (lines through states), `scan` (intervals) and `straight` (straight-through estimators) at many. `limits` has the constants.
+"""What is measured: `path`, `panel` (work and energy) and `differences` at one place, `slope` at the state itself, `state` (all of them together), `gradient`
+(how far off it is), `second` and `structure` (what needs no derivative), with `layouts`; `explore` (lines through states), `scan` (intervals) and `straight`
+(straight-through estimators) at many. `limits` has the constants.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pairgrad.coherence.measure.limits import CONFIRMATION_RATE, student_quantile
@@ -46,31 +47,40 @@ def difference(line: Line, middle: float, half: float, noise: float, gradient_no
     quantile = student_quantile(CONFIRMATION_RATE, 13)
     noise = max(noise, 0.3 * line.epsilon * here.value_size)
     floor = 2 * line.epsilon * here.gradient_size + quantile * gradient_noise
-    columns: list[float] = []
-    spreads: list[list[float]] = []  # weights of the first-column entries in each entry of the last row
-    best: tuple[float, float] | None = None
-    steps: list[float] = []
+    quotients = []
     for level in range(LEVELS):
         step = half * 2.0**-level
         above, below = line.value(middle + step), line.value(middle - step)
         if above is None or below is None:
-            columns, spreads, steps = [], [], []
+            quotients = []
             continue
-        steps.append(step)
-        row = [(above - below) / (2 * step)]
-        weights = [[0.0] * (len(steps) - 1) + [1.0]]
+        quotients.append((above - below) / (2 * step))
+    best = richardson(quotients, half * 2.0 ** -(LEVELS - 1), noise, floor)
+    if best is None:
+        return None
+    defect = here.work - best[0]
+    return Difference(middle, defect, best[1], max(here.gradient_size, abs(best[0])))
+
+
+def richardson(quotients: Sequence[float], shortest: float, noise: float, floor: float) -> tuple[float, float] | None:
+    """The best entry of the tableau over central differences of halved steps, down to `shortest`, and its error; None if there are fewer than two."""
+    quantile = student_quantile(CONFIRMATION_RATE, 13)
+    columns: list[float] = []
+    spreads: list[list[float]] = []  # weights of the first-column entries in each entry of the last row
+    best: tuple[float, float] | None = None
+    steps = [shortest * 2.0**k for k in range(len(quotients) - 1, -1, -1)]
+    for count, quotient in enumerate(quotients, 1):
+        row = [quotient]
+        weights = [[0.0] * (count - 1) + [1.0]]
         for k in range(len(columns)):
             factor = 4.0 ** (k + 1)
             row.append((factor * row[k] - columns[k]) / (factor - 1))
             weights.append([(factor * new - old) / (factor - 1) for new, old in zip(weights[k], [*spreads[k], 0.0], strict=True)])
         for k in range(1, len(row)):
             truncation = max(abs(row[k] - row[k - 1]), abs(row[k] - columns[k - 1]))
-            random = noise * math.sqrt(sum((w / s) ** 2 for w, s in zip(weights[k], steps, strict=True)) / 2)
+            random = noise * math.sqrt(sum((w / s) ** 2 for w, s in zip(weights[k], steps[:count], strict=True)) / 2)
             error = truncation + quantile * random + floor
             if best is None or error < best[1]:
                 best = (row[k], error)
         columns, spreads = row, weights
-    if best is None:
-        return None
-    defect = here.work - best[0]
-    return Difference(middle, defect, best[1], max(here.gradient_size, abs(best[0])))
+    return best

@@ -10,19 +10,9 @@ import torch
 
 from pairgrad.coherence.measure.limits import LADDER
 from pairgrad.coherence.measure.panel import measure, noise_allowance
-from pairgrad.coherence.measure.path import (
-    Line,
-    Path,
-    Pullable,
-    Straight,
-    power_of_two_below,
-    random_cotangent,
-    random_signs,
-    scales,
-    snapped,
-    still,
-)
+from pairgrad.coherence.measure.path import Line, Path, Pullable, random_cotangent
 from pairgrad.coherence.measure.state import Reading, examine, read
+from pairgrad.coherence.subject.curves import Straight, power_of_two_below, random_signs, scales, snapped, still
 from pairgrad.coherence.subject.subject import Evaluation, Point, Subject
 
 # In grad_output the gradient is linear, without noise along a line, while the second backward rounds: only a missing part is called a defect there.
@@ -63,31 +53,6 @@ class Observation:
     def place(self) -> str:
         """The state, or its neighbourhood where the defect was met beside it; a scan names the place itself."""
         return self.state if self.reading.middle == 0 or " = " in self.state else f"a place near {self.state}"
-
-
-@dataclass(frozen=True)
-class Size:
-    """A defect over the size of the gradient, from all lines through one state for one argument."""
-
-    relative: float
-    error: float
-    by_differences: float
-
-
-def defect_size(observations: Sequence[Observation]) -> Size:
-    """Root mean squares over the lines that show it, whose signs are random: along one line a defect may add up, along another nearly vanish.
-
-    They are taken over the derivatives along the same lines, so that a gradient that is off by a factor is off by that factor.
-    """
-    seen = [o.reading for o in observations if o.reading.verdict == "incoherent"]
-    told = [(reading.panel, reading.difference) for reading in seen if reading.panel is not None and reading.difference is not None]
-    size = math.sqrt(sum(max(abs(panel.slope), abs(panel.slope + panel.defect), panel.size / 64) ** 2 for panel, _ in told))
-    if size == 0:
-        return Size(0.0, math.inf, 0.0)
-    defect = math.sqrt(sum(panel.defect**2 for panel, _ in told))
-    error = math.sqrt(sum((panel.allowance / panel.half) ** 2 for panel, _ in told))
-    differences = math.sqrt(sum(difference.defect**2 for _, difference in told))
-    return Size(defect / size, error / size, differences / size)
 
 
 @dataclass(frozen=True)
@@ -138,10 +103,12 @@ def line_through(
 
     Steps are eighths of the size, drawn at random, from five to twelve: with signs alone, a defect of (1, -1) would hide from every other line.
     """
-    curves, steps = [], set()
+    curves, exact, steps = [], [], set()
+    constraints = getattr(subject, "constraints", {})
     for i, tensor in enumerate(point):
         if i not in moved:
             curves.append(still(tensor))
+            exact.append(curves[-1])
             continue
         scale = scales(tensor, relative=relative)
         step = scale
@@ -154,9 +121,17 @@ def line_through(
         if relative and coordinate is None and tensor.numel() > 1:
             steps |= {0.0}  # no one number
         signs = random_signs(tensor, generator) if towards is None else towards[i].double().sign()
-        curves.append(Straight(snapped(tensor, scale), signs * step))
+        constraint, direction = constraints.get(i), signs * step
+        base = snapped(tensor, scale) if constraint is None or constraint.exact else tensor
+        curves.append(Straight(base, direction) if constraint is None else constraint.curve(base, direction))
+        exact.append(Straight(tensor, direction) if constraint is None else constraint.curve(tensor, direction))
+        if constraint is not None:
+            steps |= {0.0}  # it may be shortened to stay inside
     largest = max((float(tensor.double().abs().max()) for tensor in point if tensor.numel()), default=1.0)
-    return Line(subject, Path(tuple(curves)), cotangent, reference=max(1.0, largest)), steps.pop() if len(steps) == 1 else None
+    line = Line(subject, Path(tuple(curves)), cotangent, reference=max(1.0, largest), exact=Path(tuple(exact)))
+    roughness = getattr(subject, "roughness", ())
+    line.roughness = max((roughness[i] for i in moved if i < len(roughness)), default=0.0)
+    return line, steps.pop() if len(steps) == 1 else None
 
 
 def settled(seen: list[Observation]) -> list[Observation]:
@@ -179,23 +154,27 @@ def _against(observation: Observation, noise: float) -> Observation:
 
 
 def observe(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
-    """Looks along lines through one state, argument by argument and output by output; `settled` is for all of them."""
+    """Looks along lines through one state, argument by argument and output by output; `settled` is for all of them.
+
+    The first line of every argument comes before the second of any, so that none is left out if time is short. Where a line has shown a defect beyond
+    doubt, the argument has its verdict, and gets no further lines.
+    """
     if effort.separate == 1 and len(subject.names) > 1:
         yield from _observe_whole(subject, point, state, effort, generator)
         return
-    for name, moved in groups(subject.names, effort.separate):
-        count = sum(point[i].numel() for i in moved)
-        plan: Sequence[tuple[bool, int | None]] = [(True, None)] * effort.relative + [(False, None)] * effort.even
-        if count == 1:
-            plan = [(True, None)] * max(1, min(effort.relative, sum(output.numel() for output in subject.outputs)))
-        elif len(moved) > 1:
-            plan = [(True, None)]
-        elif count <= FEW:
-            plan = [*((True, k) for k in range(count)), *plan[: effort.relative]]
-        for relative, coordinate in plan:
+    plans = [(name, moved, _plan(subject, point, moved, effort)) for name, moved in groups(subject.names, effort.separate)]
+    settled_already: set[str] = set()
+    for turn in range(max(len(plan) for *_, plan in plans)):
+        for name, moved, plan in plans:
+            if turn >= len(plan) or name in settled_already:
+                continue
+            relative, coordinate = plan[turn]
             cotangent = random_cotangent(subject.outputs, generator)
             line, step = line_through(subject, point, moved, cotangent, generator, relative=relative, coordinate=coordinate)
-            yield Observation(state, name, examine(line, 0.0, LADDER[line.dtype]), line, step)
+            found = Observation(state, name, examine(line, LADDER[line.dtype]), line, step)
+            yield found
+            if found.reading.verdict == "incoherent" and found.reading.relative > 1e3 * found.reading.error:
+                settled_already.add(name)
     if len(subject.outputs) > 1:
         moved = list(range(len(subject.names)))
         for output_name, chosen in groups(subject.output_names, OUTPUTS, "all outputs")[:OUTPUTS]:
@@ -204,7 +183,20 @@ def observe(subject: Subject, point: Point, state: str, effort: Effort, generato
                 for i, output in enumerate(subject.outputs)
             )
             line, step = line_through(subject, point, moved, cotangent, generator, relative=True)
-            yield Observation(state, f"all tensors, through {output_name}", examine(line, 0.0, LADDER[line.dtype]), line, step)
+            yield Observation(state, f"all tensors, through {output_name}", examine(line, LADDER[line.dtype]), line, step)
+
+
+def _plan(subject: Subject, point: Point, moved: Sequence[int], effort: Effort) -> list[tuple[bool, int | None]]:
+    """The lines for one group of tensors: whether coordinates move in proportion to their size, and which one moves alone."""
+    count = sum(point[i].numel() for i in moved)
+    plan: list[tuple[bool, int | None]] = [*[(True, None)] * effort.relative, *[(False, None)] * effort.even]
+    if count == 1:
+        return [(True, None)] * max(1, min(effort.relative, sum(output.numel() for output in subject.outputs)))
+    if len(moved) > 1:
+        return [(True, None)]
+    if count <= FEW and not any(i in subject.constraints for i in moved):
+        return [*((True, k) for k in range(count)), *plan[: effort.relative]]
+    return plan
 
 
 def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
@@ -231,7 +223,7 @@ class GradientOf:
     """
 
     def __init__(self, subject: Subject, weights: Point) -> None:
-        self.subject, self.weights = subject, weights
+        self.subject, self.weights, self.constraints = subject, weights, subject.constraints
 
     def outputs_at(self, point: Sequence[torch.Tensor], /) -> tuple[torch.Tensor, ...]:
         count = len(self.weights)
@@ -239,6 +231,9 @@ class GradientOf:
         total = sum((gradient.double() * weight).sum() for gradient, weight in zip(gradients, self.weights, strict=True))
         assert isinstance(total, torch.Tensor)
         return (total,)
+
+    def outside(self, error: Exception, /) -> None:
+        self.subject.outside(error)
 
     def pull(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], /) -> Evaluation:
         count = len(self.weights)
@@ -255,8 +250,10 @@ def observe_second(subject: Subject, point: Point, effort: Effort, generator: to
             cotangent = random_cotangent(subject.outputs, generator)
             weights = tuple(random_signs(tensor, generator) * _size(tensor) for tensor in point)
             line, _ = line_through(GradientOf(subject, weights), (*point, *cotangent), moved, one, generator, relative=True)
-            line.largest = max(float(weight.abs().max()) for weight in weights)  # a gradient is often the difference of numbers near one
-            reading = examine(line, 0.0, LADDER[line.dtype])
+            line.largest = line.inside = max(
+                float(weight.abs().max()) for weight in weights
+            )  # a gradient is often the difference of numbers near one
+            reading = examine(line, LADDER[line.dtype])
             if name == "grad_output" and reading.verdict == "incoherent" and reading.relative < GROSS:
                 reading = replace(reading, verdict="unresolved")
             if reading.verdict == "incoherent" and line.epsilon < 1e-6 and (_is_uncertain(reading) or _in_steps(line, reading)):

@@ -29,6 +29,12 @@ LADDER = {
     torch.bfloat16: (1.0, 2.0**-1, 2.0**-2),
 }
 
+# What a gradient that passes may be off by without being seen, at the worst: above that, the answer is that nothing can be said.
+PASSABLE = {torch.float64: 1e-3, torch.float32: 2e-2}
+
+# How far a gradient may go back and forth from neighbour to neighbour, over its size, on account of rounding. What is more is no excuse, and not coherent.
+ROUGH = {torch.float64: 1e-6, torch.float32: 1e-2}
+
 TELLING = 0.25  # a state whose limit is above this, relative to the gradient, says nothing
 
 

@@ -88,6 +88,16 @@ class Panel:
         return max(self.gradient_size, abs(self.slope))
 
     @property
+    def true(self) -> float:
+        """The derivative of the value in the middle."""
+        return self.slope
+
+    @property
+    def scale(self) -> float:
+        """What a defect is relative to."""
+        return self.size
+
+    @property
     def significant(self) -> bool:
         return max(map(abs, self.drift)) > self.allowance
 

@@ -10,6 +10,7 @@ from typing import Protocol, TypeGuard, TypeVar
 import torch
 
 from pairgrad.coherence.measure.limits import coarsest
+from pairgrad.coherence.subject.curves import Curve, random_signs
 from pairgrad.coherence.subject.subject import Evaluation, Point
 
 OUTSIDE = (ValueError, ArithmeticError, IndexError, RuntimeError, AssertionError)  # what a callable raises outside its domain
@@ -21,46 +22,14 @@ class Pullable(Protocol):
 
     def outputs_at(self, point: Sequence[torch.Tensor], /) -> tuple[torch.Tensor, ...]: ...
     def pull(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], /) -> Evaluation: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Straight:
-    """x(t) = base + t direction. With a snapped base and steps that are powers of two, x(t) is exact: see `snapped`."""
-
-    base: torch.Tensor
-    direction: torch.Tensor  # float64
-
-    def point(self, t: float) -> torch.Tensor:
-        return (self.base.double() + t * self.direction).to(self.base.dtype)
-
-    def velocity(self, t: float) -> torch.Tensor:
-        return self.direction
-
-
-@dataclass(frozen=True, eq=False)
-class Geometric:
-    """x(t) = centre exp(t rate), coordinate by coordinate: for ranges that span orders of magnitude."""
-
-    centre: torch.Tensor
-    rate: torch.Tensor  # float64
-
-    def point(self, t: float) -> torch.Tensor:
-        return (self.centre.double() * torch.exp(t * self.rate)).to(self.centre.dtype)
-
-    def velocity(self, t: float) -> torch.Tensor:
-        return self.centre.double() * torch.exp(t * self.rate) * self.rate
-
-
-def still(x: torch.Tensor) -> Straight:
-    """A curve that stays at x."""
-    return Straight(x, torch.zeros_like(x, dtype=torch.float64))
+    def outside(self, error: Exception, /) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
     """A curve through the space of arguments: one curve for each tensor. Points are in the dtypes of the arguments, velocities in float64."""
 
-    curves: tuple[Straight | Geometric, ...]
+    curves: tuple[Curve, ...]
 
     def point(self, t: float) -> Point:
         return tuple(curve.point(t) for curve in self.curves)
@@ -86,9 +55,19 @@ class Line:
     """
 
     def __init__(
-        self, subject: Pullable, path: Path, cotangent: Sequence[torch.Tensor], *, through_origin: bool = False, reference: float = 1.0
+        self,
+        subject: Pullable,
+        path: Path,
+        cotangent: Sequence[torch.Tensor],
+        *,
+        through_origin: bool = False,
+        reference: float = 1.0,
+        exact: Path | None = None,
     ) -> None:
         self.subject, self.path, self._through_origin = subject, path, through_origin
+        self.inside = 0.0  # a size that numbers on the way to the value are known to have
+        self.roughness = 0.0  # of the supplied gradient, from neighbour to neighbour
+        self.exact = exact  # the path through the very state, where that of the line is moved by a few units in the last place
         self.reference = reference  # a size that quantities inside the callable are likely to have: that of its arguments, or 1
         self.cotangent = tuple(cotangent)
         self._weights = tuple(u.double() for u in cotangent)
@@ -117,36 +96,41 @@ class Line:
         if sample is not None:
             return sample.value
         if t not in self._values:
-            outputs = _guarded(lambda: self.subject.outputs_at(self.path.point(t)))
-            self._values[t] = _contracted(outputs, self._weights) if self._fits(outputs) else None
+            outputs = guarded(self.subject, lambda: self.subject.outputs_at(self.path.point(t)))
+            self._values[t] = contracted(outputs, self._weights) if fits(outputs, self._weights) else None
         found = self._values[t]
         return None if found is None or not math.isfinite(found[0]) else found[0]
 
-    def _fits(self, outputs: Sequence[torch.Tensor] | None) -> TypeGuard[Sequence[torch.Tensor]]:
-        """Whether there are as many outputs as at the state, of the same shapes: where they are others, another function begins."""
-        return outputs is not None and [output.shape for output in outputs] == [weight.shape for weight in self._weights]
-
     def _sample(self, t: float) -> Sample | None:
-        evaluation = _guarded(lambda: self.subject.pull(self.path.point(t), self.cotangent))
-        if evaluation is None or not self._fits(evaluation.outputs):
+        evaluation = guarded(self.subject, lambda: self.subject.pull(self.path.point(t), self.cotangent))
+        if evaluation is None or not fits(evaluation.outputs, self._weights):
             return None
-        value, value_size = _contracted(evaluation.outputs, self._weights)
-        work, gradient_size = _contracted(evaluation.gradients, self.path.velocity(t))
+        value, value_size = contracted(evaluation.outputs, self._weights)
+        work, gradient_size = contracted(evaluation.gradients, self.path.velocity(t))
         if not (math.isfinite(value) and math.isfinite(work)):
             return None
         self.largest, self.steepest = max(self.largest, value_size), max(self.steepest, gradient_size)
         return Sample(value, work, value_size, gradient_size)
 
 
-def _guarded(call: Callable[[], _T]) -> _T | None:
-    """The result of a call away from the arguments given, or None where it raises what a callable raises outside its domain."""
+def guarded(subject: Pullable, call: Callable[[], _T]) -> _T | None:
+    """The result of a call away from the inputs, or None where it raises what a callable raises outside its domain.
+
+    A callable that fails at the inputs too, or for want of memory, is not outside of its domain: `Subject.outside` ends the audit.
+    """
     try:
         return call()
-    except OUTSIDE:
+    except OUTSIDE as error:
+        subject.outside(error)
         return None
 
 
-def _contracted(tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> tuple[float, float]:
+def fits(outputs: Sequence[torch.Tensor] | None, weights: Sequence[torch.Tensor]) -> TypeGuard[Sequence[torch.Tensor]]:
+    """Whether there are as many outputs as at the state, of the same shapes: where they are others, another function begins."""
+    return outputs is not None and [output.shape for output in outputs] == [weight.shape for weight in weights]
+
+
+def contracted(tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> tuple[float, float]:
     """<weights, tensors> and sqrt(sum (w t)^2), in float64."""
     total, square = 0.0, 0.0
     for tensor, weight in zip(tensors, weights, strict=True):
@@ -156,39 +140,18 @@ def _contracted(tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
     return total, math.sqrt(square)
 
 
-def power_of_two_below(x: torch.Tensor) -> torch.Tensor:
-    """2**floor(log2 x) for x > 0, in float64; zero stays zero."""
-    mantissa, exponent = torch.frexp(x.double())
-    return torch.where(mantissa == 0, 0.0, torch.ldexp(torch.full_like(mantissa, 0.5), exponent))
+def random_cotangent(outputs: Sequence[torch.Tensor], generator: torch.Generator, *, short: bool = False) -> Point:
+    """Weights of ordinary size, 1 for a single number.
 
-
-def scales(x: torch.Tensor, *, relative: bool) -> torch.Tensor:
-    """The size by which each coordinate is moved, a power of two: its own if `relative`, else the root mean square of the tensor; 1 where that is zero."""
-    size = x.double().abs()
-    overall = size.square().mean().sqrt()
-    overall = torch.where((overall > 0) & torch.isfinite(overall), overall, torch.ones_like(overall))
-    wanted = torch.where(size > 0, size, overall) if relative else overall.expand_as(size)
-    return power_of_two_below(wanted)
-
-
-def snapped(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """x moved by a few units in its last place, so that x + t scale is exact for every |t| <= 1 that is not too fine a binary fraction."""
-    grid = power_of_two_below(torch.maximum(x.double().abs(), scale)) * (4 * torch.finfo(x.dtype).eps)
-    return torch.where(grid > 0, torch.round(x.double() / grid) * grid, x.double()).to(x.dtype)
-
-
-def random_signs(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One of -1 and 1 for each element, in float64."""
-    return (torch.randint(0, 2, x.shape, generator=generator) * 2 - 1).to(torch.float64).to(x.device)
-
-
-def random_cotangent(outputs: Sequence[torch.Tensor], generator: torch.Generator) -> Point:
-    """Weights of ordinary size with few bits, so that every dtype holds them; 1 for a single number."""
+    They fill the mantissa of their dtype, so that a backward that rounds them is off. `short` ones are eighths, which every dtype holds exactly.
+    """
     if len(outputs) == 1 and outputs[0].numel() == 1:
         return (torch.ones_like(outputs[0]),)
     drawn = []
     for output in outputs:
         sign = random_signs(output, generator)
-        eighths = torch.randint(4, 13, output.shape, generator=generator).to(torch.float64).to(output.device) / 8
-        drawn.append((sign * eighths).to(output.dtype))
+        eighths = torch.randint(4, 13, output.shape, generator=generator).to(torch.float64)
+        if not short:
+            eighths = eighths + torch.rand(output.shape, generator=generator, dtype=torch.float64)
+        drawn.append((sign * eighths.to(output.device) / 8).to(output.dtype))
     return tuple(drawn)

@@ -217,7 +217,7 @@ def _joined(regions: Sequence[Region], gap: float) -> list[Region]:
 
 
 def _label(reading: Reading) -> str:
-    return "coherent" if reading.verdict in ("kink", "stepwise") else reading.verdict
+    return "coherent" if reading.verdict in ("kink", "stepwise", "flat") else reading.verdict
 
 
 def _boundary(

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pairgrad.coherence.measure.differences import Difference, difference
-from pairgrad.coherence.measure.limits import SMALLEST_EFFECT, TELLING
+from pairgrad.coherence.measure.limits import ROUGH, SMALLEST_EFFECT, TELLING
 from pairgrad.coherence.measure.panel import Panel, measure, work_and_energy
-from pairgrad.coherence.measure.path import Line
+from pairgrad.coherence.measure.path import Line, guarded
+from pairgrad.coherence.measure.slope import Probe, Slope, moves_in_steps, slope_at
+from pairgrad.ground.checks import HALF_DTYPES
 
 _LOST = 8.0  # units in the last place of the largest value on a line below which steps of the value are its rounding
+_JAGGED = 8.0  # what a gradient may be off by, over how far it goes back and forth from neighbour to neighbour
 _BLUR = 1e3
 _WIDE = 2.0**-6  # of the size of an argument: steps this wide are meant; bfloat16 has steps of 2**-8
 STEPS_LIKE = 0.1  # of the gradient: between its steps, a value lacks most of what the gradient asks for
@@ -37,8 +40,10 @@ class Reading:
     Attributes:
         middle: the place.
         panel, difference: the two methods, each at the scale where it sees best.
-        verdict: "coherent", "incoherent", "kink", "jump", "stepwise", "unresolved" or "outside".
+        verdict: "coherent", "incoherent", "kink", "jump", "stepwise", "flat", "unresolved" or "outside".
         event: what was met near the place, if it was looked for.
+        slope: what short differences say at the state itself; None at other places.
+        decided: whether the slope at the state decided, whatever the segments say.
     """
 
     middle: float
@@ -47,27 +52,43 @@ class Reading:
     smallest: float
     verdict: str
     event: Event | None = None
+    slope: Slope | None = None
+    decided: bool = False
+
+    @property
+    def _method(self) -> Panel | Slope | None:
+        return self.slope if self.decided else self.panel
 
     @property
     def relative(self) -> float:
-        """Size of the defect over that of the gradient, by the segment."""
-        return 0.0 if self.panel is None else self.panel.relative
+        """Size of the defect over that of the gradient, by the segment, or at the state if that decided."""
+        return 0.0 if self._method is None else self._method.relative
 
     @property
     def defect(self) -> float:
-        return 0.0 if self.panel is None else self.panel.defect
+        return 0.0 if self._method is None else self._method.defect
+
+    @property
+    def true(self) -> float:
+        """The derivative of the value along the line."""
+        return 0.0 if self._method is None else self._method.true
+
+    @property
+    def size(self) -> float:
+        """Of the gradient along the line."""
+        return 0.0 if self._method is None else self._method.scale
 
     @property
     def error(self) -> float:
         """What the defect may be off by, over the size of the gradient."""
-        return math.inf if self.panel is None else self.panel.limit
+        return math.inf if self._method is None else self._method.limit
 
     @property
     def limit(self) -> float:
         """The smallest relative defect that both methods would have seen."""
         if self.panel is None or self.difference is None:
             return math.inf
-        if self.panel.flat:
+        if self.panel.flat:  # the derivative of a constant is zero, as supplied
             return self.smallest
         return max(self.panel.limit, self.difference.limit, self.smallest)
 
@@ -103,6 +124,8 @@ def _reading(line: Line, pairs: Sequence[tuple[Panel, Difference]], middle: floa
             if _sees(panel, other, smallest):
                 return Reading(middle, panel, other, smallest, "incoherent")
     best = Reading(middle, panels[0], others[0], smallest, "coherent")
+    if all(panel.flat for panel in panels):
+        return replace(best, verdict="flat")
     suspicious = any(p.significant and max(map(abs, p.drift)) >= smallest * p.half * p.size for p in panels)
     if suspicious or not best.telling:
         return replace(best, verdict="unresolved")
@@ -134,10 +157,51 @@ def read(line: Line, middle: float, halves: Sequence[float]) -> Reading:
     return _reading(line, pairs, middle) if pairs else Reading(middle, None, None, smallest, "outside")
 
 
-def examine(line: Line, middle: float, halves: Sequence[float]) -> Reading:
-    """The reading at one place, with what stands in the way explained: kinks, jumps, a value that moves in steps, a defect nearby."""
+def examine(line: Line, halves: Sequence[float]) -> Reading:
+    """The reading at the state of a line. The slope at the state decides: what segments around it see cannot clear it."""
+    found = replace(_examine(line, 0.0, halves), slope=None)
+    if line.exact is None or line.dtype in HALF_DTYPES:
+        return found
+    probe = guarded(line.subject, lambda: Probe(line.subject, line.exact, line.cotangent, line.epsilon, inside=line.inside))  # pyright: ignore[reportArgumentType]
+    slope = slope_at(probe, line.dtype) if probe is not None and probe.finite else None
+    if slope is not None and line.roughness <= ROUGH[line.dtype]:
+        slope = replace(slope, error=slope.error + _JAGGED * line.roughness * slope.size)
+    found = replace(found, slope=slope)
+    if probe is None or slope is None or not slope.significant or slope.relative < SMALLEST_EFFECT[line.dtype]:
+        return found
+    if found.verdict == "incoherent" and found.middle == 0 and abs(found.defect - slope.defect) <= 0.25 * abs(slope.defect):
+        return found  # the segment sees the same, and sees it better
+    if slope.kink:
+        return found
+    beside = _gradient_noise_beside(line)
+    if beside <= ROUGH[line.dtype] * slope.size and abs(slope.defect) <= slope.error + _JAGGED * beside:
+        return found
+    largest = max(line.largest, line.reference) if probe.stands_still else line.largest
+    if abs(slope.defect) * max(halves) <= _LOST * line.epsilon * largest:
+        return replace(found, verdict="unresolved") if found.verdict == "coherent" else found
+    if found.verdict == "stepwise":
+        return found
+    if found.verdict in ("coherent", "kink", "unresolved"):
+        size = moves_in_steps(probe, slope)
+        if size is not None and size <= _WIDE * slope.size:
+            verdict = "stepwise" if found.verdict == "coherent" else "unresolved"
+            return replace(found, verdict=verdict, event=Event("steps", 0.0, slope.shortest, size))
+    return replace(found, middle=0.0, verdict="incoherent", decided=True)
+
+
+_BESIDE = 2.0**-7  # of the size of the argument: near the state, without it
+
+
+def _gradient_noise_beside(line: Line) -> float:
+    """The noise of the supplied gradient on the quieter side of the state: rounding that is coarser than the distance of neighbours shows only there."""
+    sides = [measure(line, sign * 0.625 * _BESIDE, 0.375 * _BESIDE) for sign in (-1, 1)]
+    return min((side.gradient_noise for side in sides if side is not None), default=0.0)
+
+
+def _examine(line: Line, middle: float, halves: Sequence[float]) -> Reading:
+    """The reading at one place from segments, with what stands in the way explained: kinks, jumps, a value that moves in steps, a defect nearby."""
     found = read(line, middle, halves)
-    if found.verdict == "outside" or (found.verdict == "coherent" and not found.blurred):
+    if found.verdict in ("outside", "flat") or (found.verdict == "coherent" and not found.blurred):
         return found
     if found.verdict == "incoherent":
         return stepwise(line, found, halves) or found
@@ -146,10 +210,11 @@ def examine(line: Line, middle: float, halves: Sequence[float]) -> Reading:
         for side in (left, right):
             if side.verdict == "incoherent":
                 return stepwise(line, side, halves) or side
-        if left.verdict == right.verdict == "coherent":
+        if all(side.verdict in ("coherent", "flat") for side in (left, right)):
             event = locate(line, middle, half)
             kind = event.kind if event is not None and event.kind in ("kink", "jump") else "kink"
-            return replace(min(left, right, key=lambda side: side.limit), verdict=kind, event=event)
+            telling = [side for side in (left, right) if side.verdict == "coherent"] or [left]
+            return replace(min(telling, key=lambda side: side.limit), verdict=kind, event=event)
     return pursue(line, middle, halves) or found
 
 
@@ -178,6 +243,8 @@ def stepwise(line: Line, found: Reading, halves: Sequence[float]) -> Reading | N
             event = locate(line, found.middle, panel.half, alone=False)
             if event is None or event.kind != "jump" or event.size < 0.05 * abs(short.residual):
                 continue
+            if not _several(line, short):
+                return None
             if _is_wide(line, event, panel) and not _is_lost(line, event.size, found.middle):
                 return None
             long = read(line, found.middle, [half, 4 * half])
@@ -185,6 +252,14 @@ def stepwise(line: Line, found: Reading, halves: Sequence[float]) -> Reading | N
                 return replace(long, verdict="unresolved", event=event)
             return replace(long, verdict="stepwise", event=event)
     return None
+
+
+def _several(line: Line, panel: Panel) -> bool:
+    """Whether there are several leaps of one size around a segment: a single one is a jump, and excuses nothing."""
+    probe = guarded(line.subject, lambda: Probe(line.subject, line.path, line.cotangent, line.epsilon, panel.middle))
+    if probe is None or not probe.finite:
+        return False
+    return moves_in_steps(probe, Slope(panel.defect, 0.0, probe.work, probe.size, panel.half / 64)) is not None
 
 
 def _few_values(line: Line, panel: Panel) -> bool:

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from pairgrad.coherence.judge.verdict import Finding
-from pairgrad.coherence.measure.limits import coarsest
-from pairgrad.coherence.measure.path import random_cotangent
-from pairgrad.coherence.subject.subject import Point, Subject, supplied
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.measure.layouts import Layout, expanded, layouts_of
+from pairgrad.coherence.measure.limits import ROUGH, coarsest
+from pairgrad.coherence.measure.path import OUTSIDE, guarded, random_cotangent
+from pairgrad.coherence.subject.backward import supplied
+from pairgrad.coherence.subject.curves import random_signs, scales
+from pairgrad.coherence.subject.subject import Point, Subject
+from pairgrad.ground.checks import HALF_DTYPES
 
 # Largest relative difference that rounding can make between results that are equal on paper: the backward may cancel.
 SLACK = {torch.float64: 2.0**-32, torch.float32: 2.0**-12, torch.float16: 2.0**-5, torch.bfloat16: 2.0**-3}
 
 
-def structural_findings(subject: Subject, generator: torch.Generator) -> list[Finding]:
-    """What is wrong apart from the derivative: results that are not finite or not repeated, a backward that is not linear, edits in place."""
+def structural_findings(subject: Subject, generator: torch.Generator) -> Iterator[Finding]:
+    """What is wrong apart from the derivative: results that are not finite, not repeated or jagged, a backward that is not linear or minds the size or the
+    layout of what it is given, edits in place.
+    """
     dtype = coarsest([tensor.dtype for tensor in (*subject.tensors, *subject.outputs)])
     slack = SLACK[dtype]
     cotangent = random_cotangent(subject.outputs, generator)
-    findings = [*_non_finite(subject, cotangent), *_repeated(subject, cotangent, slack)]
-    if subject.connected:
-        findings += [*_backward_twice(subject, cotangent, slack), *_linearity(subject, cotangent, generator, slack, dtype)]
-        findings += _undefined(subject, cotangent, slack)
-    findings += [Finding("edits", "alarm", "is edited in place", name) for name in subject.calls_edit(cotangent)]
+    yield from _non_finite(subject, cotangent)
+    changing = list(_repeated(subject, cotangent, slack))
+    yield from changing
+    if subject.connected and any(finding.severity == "alarm" for finding in changing):
+        yield from _backward_twice(subject, cotangent, slack)  # the others compare calls, which differ anyway
+    elif subject.connected:
+        yield from _backward_twice(subject, cotangent, slack)
+        yield from _linearity(subject, cotangent, generator, slack, dtype)
+        yield from _rounded(subject, generator, dtype)
+        yield from _undefined(subject, cotangent, slack)
+        yield from _layouts(subject, cotangent, slack)
+        yield from _rough(subject, cotangent, generator, dtype)
+    for name in subject.calls_edit(cotangent):
+        yield Finding("edits", "alarm", "is edited in place", name)
     if subject.random:
-        findings.append(Finding("note", "note", "draws random numbers: every call of the audit starts from the same generator state"))
-    return findings
+        yield Finding("note", "note", "draws random numbers: every call of the audit starts from the same generator state")
 
 
 def _non_finite(subject: Subject, cotangent: Point) -> list[Finding]:
@@ -81,7 +95,8 @@ def _weighted(subject: Subject, point: Point, cotangent: Point) -> float:
 def _repeated(subject: Subject, cotangent: Point, slack: float) -> list[Finding]:
     """Two calls at one state, with everything put back that can be put back."""
     first, second = (subject.pull(subject.tensors, cotangent) for _ in range(2))
-    value, gradient = apart(first.outputs, second.outputs), apart(first.gradients, second.gradients)
+    value = apart(first.outputs, second.outputs)
+    gradient = apart(first.gradients, second.gradients, floors_of(subject, first.gradients))
     numbers, most = {"value": value, "gradient": gradient}, max(value, gradient)
     if most > slack:
         what = "value" if value > slack else "gradient"
@@ -103,15 +118,32 @@ def _backward_twice(subject: Subject, cotangent: Point, slack: float) -> list[Fi
     except RuntimeError as error:
         text = f"a second backward through the same graph raises: {str(error).splitlines()[0]}"
         return [Finding("not-reentrant", "alarm", text)]
-    difference = apart(first, second)
+    difference = apart(first, second, floors_of(subject, first))
     if difference > slack:
         text = f"a second backward through the same graph gives another gradient, off by {difference:.2g} of its size"
         return [Finding("not-reentrant", "alarm", text, "", {"gradient": difference})]
     return []
 
 
+_LOST_DIGITS = 1e-3  # of the gradient: what very large or small ones may lose before they are called wrong
+EXPONENTS = (
+    -24,
+    -20,
+    -16,
+    -12,
+    -8,
+    -4,
+    4,
+    8,
+    12,
+    16,
+    20,
+    24,
+)  # of the sizes of grad_output: loss scalers send 2**16 and more, means over batches 1e-6
+
+
 def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, slack: float, dtype: torch.dtype) -> list[Finding]:
-    """backward(a u + b w) = a backward(u) + b backward(w)."""
+    """backward(a u + b w) = a backward(u) + b backward(w), from the smallest sizes of grad_output to the largest."""
     other = tuple(
         random_cotangent([output], generator)[0] if output.numel() > 1 else -0.375 * torch.ones_like(output) for output in subject.outputs
     )
@@ -119,30 +151,215 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
     first, second = subject.pull(at, cotangent).gradients, subject.pull(at, other).gradients
     if not (math.isfinite(norm(first)) and math.isfinite(norm(second))):
         return []  # that is another matter
-    large = 8.0 if dtype in (torch.float16, torch.bfloat16) else 1024.0
-    factors = {"zero": 0.0, "a negative multiple": -2.0, "a large multiple": large, "a small multiple": 1 / large}  # powers of two: exact
-    cases = {name: (tuple(factor * u for u in cotangent), tuple(factor * g for g in first)) for name, factor in factors.items()}
-    cases["a sum"] = tuple(u + w for u, w in zip(cotangent, other, strict=True)), tuple(g + h for g, h in zip(first, second, strict=True))
     noise = _own_rounding(subject, cotangent, first, dtype) + _own_rounding(subject, other, second, dtype)
-    worst, of = 0.0, ""
-    for name, (weights, expected) in cases.items():
-        got = subject.pull(at, weights).gradients
-        if name == "a large multiple" and not math.isfinite(norm(got)):
-            continue  # too large for a narrower dtype inside
-        apart_by = norm([g - e for g, e in zip(got, expected, strict=True)])
-        if apart_by == 0 or apart_by <= 16 * noise * abs(factors.get(name, 2.0)):
-            continue
-        size = max(
-            norm(expected), norm(first) * (1.0 if name != "a small multiple" else 1 / large), norm(second) if name == "a sum" else 0.0
+    cases = {
+        "zero": (0.0, tuple(0.0 * u for u in cotangent), tuple(0.0 * g for g in first)),
+        "a negative multiple": (2.0, tuple(-2.0 * u for u in cotangent), tuple(-2.0 * g for g in first)),
+        "a sum": (
+            2.0,
+            tuple(u + w for u, w in zip(cotangent, other, strict=True)),
+            tuple(g + h for g, h in zip(first, second, strict=True)),
+        ),
+    }
+    worst, of, found = 0.0, "", []
+    for name, (factor, weights, expected) in cases.items():
+        off = _off(
+            subject.pull(at, weights).gradients,
+            expected,
+            16 * noise * factor,
+            norm(first) + norm(second) if name == "a sum" else norm(first),
         )
-        off = apart_by / (size or apart_by)  # where nothing was expected, all that came is off
-        off = off if math.isfinite(off) else math.inf
-        if off > worst:
-            worst, of = off, name
+        worst, of = (off, name) if off > worst else (worst, of)
+    for sign, what in ((-1, "underflow"), (1, "overflow")):
+        begins, largest = _sizes(subject, cotangent, first, [k for k in EXPONENTS if sign * k > 0], 16 * noise, slack, dtype)
+        if not begins:
+            continue
+        sizes = f"{'small' if sign < 0 else 'large'} multiples (from {begins:.3g} times on)"
+        if dtype in HALF_DTYPES and (math.isinf(largest) if sign > 0 else begins * norm(first) < math.sqrt(torch.finfo(dtype).tiny)):
+            text = (
+                f"from grad_output of {begins:.3g} times its ordinary size on, the gradient {what}s in {str(dtype).removeprefix('torch.')}"
+            )
+            found.append(Finding("size", "warning", text, "", {what: begins, "relative": largest}))
+        elif largest <= _LOST_DIGITS or any(_computes_in(subject, narrower) for narrower in HALF_DTYPES):
+            text = f"for {sizes} of grad_output the backward loses digits: it is off by up to {largest:.2g} of its size"
+            found.append(Finding("size", "warning", text, "", {what: begins, "relative": largest}))
+        elif largest > worst:
+            worst, of = largest, sizes
     if worst > slack:
         text = f"the backward is not linear in grad_output: for {of} of it, it is off by {worst:.2g} of its size"
-        return [Finding("not-linear", "alarm", text, "", {"relative": worst})]
-    return []
+        found.append(Finding("not-linear", "alarm", text, "", {"relative": worst}))
+    return found
+
+
+def _sizes(
+    subject: Subject, cotangent: Point, first: Point, exponents: Sequence[int], allowed: float, slack: float, dtype: torch.dtype
+) -> tuple[float, float]:
+    """The multiple of grad_output from which the gradient is not that multiple any more, 0 if there is none, and how far off it gets."""
+    begins, largest, size = 0.0, 0.0, norm(first)
+    least = torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+    for exponent in sorted(exponents, key=abs):
+        factor = 2.0**exponent
+        weights = tuple(factor * u for u in cotangent)
+        if not all(bool(torch.isfinite(w).all()) for w in weights):
+            break  # grad_output itself cannot be that size
+        if dtype not in HALF_DTYPES and min(size, factor * size) < least:
+            break  # nor can the gradient
+        off = _off([g.double() / factor for g in subject.pull(subject.tensors, weights).gradients], first, allowed, size)
+        if off > slack:
+            begins, largest = begins or factor, max(largest, off)
+    return begins, largest
+
+
+def _off(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], allowed: float, size: float) -> float:
+    """How far a gradient is from what it should be, over its size; 0 within what is allowed, infinite where it is not finite."""
+    apart_by = norm([g.double() - e.double() for g, e in zip(got, expected, strict=True)])
+    if apart_by <= allowed:
+        return 0.0
+    off = apart_by / (max(norm(expected), size) or apart_by)  # where nothing was expected, all that came is off
+    return off if math.isfinite(off) else math.inf
+
+
+_NARROWER = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def _rounded(subject: Subject, generator: torch.Generator, dtype: torch.dtype) -> list[Finding]:
+    """Whether the backward rounds grad_output: it is additive for weights of a few bits, which every dtype holds, and not for full mantissas."""
+    if dtype in HALF_DTYPES:
+        return []
+    outputs, at = [output.reshape(-1) for output in subject.outputs], subject.tensors
+
+    def drawn(*, short: bool) -> Point:
+        # a second element, so that a single number is drawn too
+        flat = random_cotangent([torch.cat([output, output.new_zeros(1)]) for output in outputs], generator, short=short)
+        return tuple(weights[:-1].reshape(output.shape) for weights, output in zip(flat, subject.outputs, strict=True))
+
+    def pulled(weights: Point) -> Point:
+        return tuple(gradient.double() for gradient in subject.pull(at, weights).gradients)
+
+    def additive(first: Point, second: Point) -> tuple[float, Point, Point]:
+        whole = tuple(u + w for u, w in zip(first, second, strict=True))
+        got, parts = pulled(whole), (pulled(first), pulled(second))
+        return norm([g - a - b for g, a, b in zip(got, *parts, strict=True)]), whole, got
+
+    noise = max(additive(drawn(short=True), drawn(short=True))[0] for _ in range(2))
+    full = drawn(short=False)
+    coarse = tuple((16 * weights.double()).round().to(weights.dtype) / 16 for weights in full)
+    fine = tuple(weights - rounded for weights, rounded in zip(full, coarse, strict=True))
+    off, whole, got = additive(coarse, fine)
+    size = norm(got)
+    if not math.isfinite(off) or off <= 16 * noise + 64 * torch.finfo(dtype).eps * size:
+        return []
+    for narrower in _NARROWER:
+        if torch.finfo(narrower).eps > torch.finfo(dtype).eps:
+            again = pulled(tuple(weights.to(narrower).to(weights.dtype) for weights in whole))
+            if norm([a - g for a, g in zip(again, got, strict=True)]) <= 0.01 * off:
+                name = str(narrower).removeprefix("torch.")
+                if _computes_in(subject, narrower):
+                    return [Finding("rounds", "note", f"forward and backward both compute in {name} inside", "", {"dtype": name})]
+                text = f"the backward rounds grad_output to {name}: the gradient is off by {off / size:.2g} of its size"
+                return [Finding("rounds", "alarm", text, "", {"relative": off / size, "dtype": name})]
+    if off / size <= SLACK[dtype]:
+        return []
+    text = f"the backward rounds grad_output: the gradient for weights with many bits is off by {off / size:.2g} of its size"
+    return [Finding("rounds", "alarm", text, "", {"relative": off / size})]
+
+
+def _computes_in(subject: Subject, narrower: torch.dtype) -> bool:
+    """Whether the forward rounds to a narrower dtype too, its arguments or its outputs, at a place whose numbers fill their mantissas."""
+
+    def rounded(tensors: Point) -> Point:
+        return tuple(tensor.to(narrower).to(tensor.dtype) for tensor in tensors)
+
+    def equal(first: Point, second: Point) -> bool:
+        return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+    beside = tuple(tensor * (1 + 1 / 733) for tensor in subject.tensors)
+    outputs = guarded(subject, lambda: subject.outputs_at(beside))
+    if outputs is None or equal(rounded(beside), beside):
+        return False
+    if equal(rounded(outputs), outputs):
+        return not equal(outputs, tuple(map(torch.round, outputs)))  # a whole number is one in every dtype
+    again = guarded(subject, lambda: subject.outputs_at(rounded(beside)))
+    return again is not None and equal(again, outputs)
+
+
+def _layouts(subject: Subject, cotangent: Point, slack: float) -> Iterator[Finding]:
+    """The same numbers in another layout, as grad_output and as arguments, must give the same result."""
+    outputs, leaves = subject.graph()
+    reference = supplied(outputs, leaves, cotangent)
+    for name, arrange in layouts_of(max(weight.ndim for weight in cotangent)).items():
+        weights = tuple(arrange(weight) if name[2:] != "channels-last" or weight.ndim in (4, 5) else weight for weight in cotangent)
+        yield from _compared(subject, weights, None, reference, slack, f"{name} grad_output of the same numbers")
+    if any(weight.numel() > 1 for weight in cotangent):
+        ones = tuple(torch.ones_like(weight) for weight in cotangent)
+        outputs, leaves = subject.graph()
+        even = supplied(outputs, leaves, ones)
+        yield from _compared(subject, tuple(map(expanded, ones)), None, even, slack, "an expanded grad_output, as sum() sends it")
+    for name, arrange in layouts_of(max(tensor.ndim for tensor in subject.tensors)).items():
+        if (
+            name != "an offset" and not subject.random and not getattr(subject.fn, "as_recorded", False)
+        ):  # random numbers may be drawn in the order of memory
+            yield from _compared(subject, cotangent, _where_possible(name, arrange), reference, slack, f"{name} input of the same numbers")
+
+
+def _where_possible(name: str, arrange: Layout) -> Layout:
+    """A layout for those tensors that can have it."""
+    return lambda tensor: arrange(tensor) if name in layouts_of(tensor.ndim) and tensor.layout == torch.strided else tensor
+
+
+def _compared(subject: Subject, weights: Point, arrange: Layout | None, reference: Point, slack: float, what: str) -> Iterator[Finding]:
+    try:
+        outputs, leaves = subject.graph(arrange=arrange)
+        got = supplied(outputs, leaves, weights, copy=False)
+    except OUTSIDE as error:
+        subject.outside(error)
+        yield Finding("layout", "warning", f"raises for {what}: {str(error).splitlines()[0]}")
+        return
+    off = max(
+        apart(got, reference, floors_of(subject, reference)),
+        apart([output.detach() for output in outputs], subject.outputs) if arrange is not None else 0.0,
+    )
+    if off > slack:
+        text = f"for {what}, the {'result' if arrange is not None else 'gradient'} is another, off by {off:.2g} of its size"
+        yield Finding("layout", "alarm", text, "", {"relative": off})
+
+
+# Distances in units in the last place; the longest are beside the state still.
+_NEIGHBOURS = {
+    torch.float64: (-99991, -20011, -2003, -211, -37, -5, 0, 7, 41, 199, 1999, 19997, 100003),
+    torch.float32: (-53, -29, -17, -11, -5, -2, 0, 3, 7, 13, 19, 31, 59),
+}
+
+
+def _rough(subject: Subject, cotangent: Point, generator: torch.Generator, dtype: torch.dtype) -> Iterator[Finding]:
+    """Notes how jagged the gradients are, as part of their noise, and says so where it is too much for rounding."""
+    if dtype not in ROUGH:
+        return
+    subject.roughness = _roughness(subject, cotangent, generator, dtype)
+    for name, jagged in zip(subject.names, subject.roughness, strict=True):
+        if jagged > ROUGH[dtype]:
+            text = f"the gradient is jagged: between arguments that agree to their last digits, an element goes back and forth by {jagged:.2g} of its size"
+            yield Finding("rough", "warning", text, name, {"relative": jagged})
+
+
+def _roughness(subject: Subject, cotangent: Point, generator: torch.Generator, dtype: torch.dtype) -> tuple[float, ...]:
+    """How far each gradient goes up and down between arguments that differ by a few units in the last place, over its size. A kink goes one way."""
+    signs = [random_signs(tensor, generator) for tensor in subject.tensors]
+    steps = [torch.finfo(tensor.dtype).eps * scales(tensor, relative=True) for tensor in subject.tensors]
+    pulled, places = [], _NEIGHBOURS[dtype]
+    for k in places:
+        point = tuple((x.double() + k * sign * step).to(x.dtype) for x, sign, step in zip(subject.tensors, signs, steps, strict=True))
+        evaluation = guarded(subject, lambda point=point: subject.pull(point, cotangent))
+        if evaluation is None or not evaluation.finite:
+            return (0.0,) * len(subject.tensors)
+        pulled.append(evaluation.gradients)
+    found, floors = [], floors_of(subject, pulled[len(places) // 2])
+    for floor, *gradients in zip(floors, *pulled, strict=True):
+        stacked = torch.stack([gradient.double() for gradient in gradients])
+        back_and_forth = stacked.diff(dim=0).abs().sum(0) - (stacked.amax(0) - stacked.amin(0))
+        size = max(float(stacked[len(places) // 2].square().mean().sqrt()), floor)
+        found.append(float(back_and_forth.max()) / len(places) / size if size > 0 else 0.0)
+    return tuple(found)
 
 
 def _undefined(subject: Subject, cotangent: Point, slack: float) -> list[Finding]:
@@ -161,7 +378,7 @@ def _undefined(subject: Subject, cotangent: Point, slack: float) -> list[Finding
             found.append(Finding("undefined", "alarm", text))
             continue
         zeros = tuple(u if k == i else torch.zeros_like(u) for k, u in enumerate(cotangent))
-        off = apart(alone, subject.pull(subject.tensors, zeros).gradients)
+        off = apart(alone, subject.pull(subject.tensors, zeros).gradients, floors_of(subject, alone))
         if off > slack:
             text = f"if {name} alone is used, where the cotangents of the others are None, the gradient is off by {off:.2g} of its size"
             found.append(Finding("undefined", "alarm", text, "", {"relative": off}))
@@ -188,13 +405,21 @@ def norm(tensors: Sequence[torch.Tensor]) -> float:
     return largest * math.sqrt(sum(float((tensor.double() / largest).square().sum()) for tensor in tensors))
 
 
-def apart(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> float:
-    """Largest relative difference of two lists of tensors, tensor by tensor; infinite where only one is finite."""
+def apart(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor], floors: Sequence[float] | None = None) -> float:
+    """Largest relative difference of two lists of tensors, tensor by tensor; infinite where only one is finite. Sizes count as no smaller than `floors`."""
     worst = 0.0
-    for a, b in zip(first, second, strict=True):
+    for a, b, floor in zip(first, second, floors or [0.0] * len(first), strict=True):
         if torch.equal(torch.isnan(a), torch.isnan(b)) and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)):
             continue
-        size = max(norm([a]), norm([b]))
+        size = max(norm([a]), norm([b]), floor)
         off = norm([a - b]) / size
         worst = max(worst, off if math.isfinite(off) else math.inf)
     return worst
+
+
+def floors_of(subject: Subject, gradients: Point) -> list[float]:
+    """Sizes below which a gradient is the rounding of the others, argument by argument: that of a bias in front of a normalisation is nothing else."""
+    sizes = [float(scales(tensor, relative=False).max()) for tensor in subject.tensors]
+    most = max(norm([gradient]) * size for gradient, size in zip(gradients, sizes, strict=True))
+    epsilons = [torch.finfo(tensor.dtype).eps for tensor in subject.tensors]
+    return [math.sqrt(epsilon) * most / size for epsilon, size in zip(epsilons, sizes, strict=True)]

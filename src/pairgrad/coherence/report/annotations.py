@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from pairgrad.coherence.causes.nodes import location_of
-from pairgrad.coherence.judge.verdict import Finding, Verdict
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.report.run import RunReport
 
@@ -94,10 +95,9 @@ def _issues(report: Report | RunReport | None, location: str | None) -> Iterator
     if isinstance(report, RunReport):
         for node in report.nodes:
             if not node.passed:
+                message = "\n".join((f"{node.headline}.", *node.details))
                 title = _title(node.name, node.verdict)
-                yield _Issue(
-                    _level(node.verdict), node.verdict.value, node.name, title, f"{node.headline}.", *_place(node.location or location)
-                )
+                yield _Issue(_level(node.verdict), node.verdict.value, node.name, title, message, *_place(node.location or location))
         yield from _issues(report.loss, location)
 
 
@@ -111,7 +111,8 @@ def _of_audit(report: Report, location: str | None) -> Iterator[_Issue]:
         finding for finding in report.findings if finding.severity == "warning"
     ]
     remedies = [f"What to do: {remedy}." for remedy in dict.fromkeys(finding.remedy for finding in grave) if remedy]
-    said = [f"{report.headline}.", *(_sentence(finding) for finding in grave), *remedies]
+    lines = report.summary.splitlines()[1:]
+    said = [*lines, *(_sentence(finding) for finding in grave if _sentence(finding) != f"{lines[0]}."), *remedies]
     yield _Issue(
         _level(report.verdict), report.verdict.value, report.name, _title(report.name, report.verdict), "\n".join(said), path, line
     )

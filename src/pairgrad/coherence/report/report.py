@@ -7,17 +7,19 @@ import itertools
 import json
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path as FilePath
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
-from pairgrad.coherence.judge.verdict import MEANING, PASSING, Finding, Verdict
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.judge.verdict import MEANING, PASSING, Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
+from pairgrad.coherence.report.summary import glossary, number, summary
 from pairgrad.ground.files import write_atomically
 
-SCHEMA = "pairgrad.audit/1"
+SCHEMA = "pairgrad.audit/2"
 METHOD = (
     "How it was found: the value along a segment must change by the integral of the supplied gradient, and the derivative at a point must be what "
     "differences of the value say. A defect is reported where both disagree with the backward, agree with each other, and exceed their noise, which "
@@ -40,6 +42,29 @@ class StateDefect:
     absolute: float | None
     order: int
     at: float | None = None  # the place of a scan, as a number
+
+
+@dataclass(frozen=True)
+class ArgumentGradient:
+    """The gradient of one argument at the inputs, as supplied and as the value has it.
+
+    Attributes:
+        argument: its name.
+        relative: |supplied - true| / |true|; infinite where the true gradient is zero.
+        error: what that may be off by; it covers the choice of directions where not every coordinate was measured.
+        factor: the number c for which c times the true gradient is nearest to the supplied one.
+        index, supplied, true: the element that is off most, of those that were measured, and both gradients there.
+        method: "coordinates" (each measured), "forward" (the body of the forward differentiated, confirmed along directions) or "directions".
+    """
+
+    argument: str
+    relative: float
+    error: float
+    factor: float
+    index: tuple[int, ...]
+    supplied: float
+    true: float
+    method: str
 
 
 @dataclass(frozen=True)
@@ -114,7 +139,7 @@ class Report(SavedReport):
         verdict: a [`Verdict`][pairgrad.coherence.Verdict]; compares equal to its string.
         passed: whether the verdict is coherent or kink, or what was measured is what was declared.
         intent: what was declared with [`intended`][pairgrad.intended], or None.
-        limit: the smallest defect, over the size of the gradient, that would have been seen at every state that could tell.
+        limit: the smallest defect, over the size of the gradient, that would have been seen at every state where anything was resolved.
         typical_limit: the smallest that would have been seen at half of them.
         defect: the largest defect seen, over the size of the gradient; 0 if none was.
         defect_error: what that number may be off by.
@@ -124,7 +149,14 @@ class Report(SavedReport):
         false_alarm_rate: of the audit, under its noise model; tests: how many tests it was shared between.
         evaluations, seconds: what it cost.
         dtype, seed, effort: how it was made.
-        complete: False if the audit was stopped before its end.
+        complete: False if the audit was stopped before it had looked at everything that a verdict needs.
+        verdicts: everything it came to, gravest first; `verdict` is the gravest that nothing excuses.
+        gradients: supplied and true gradient at the inputs, for each argument, where a defect was seen there.
+        checks: what was checked, and what came of it: "first order", "second order", "re-entrant", "linear", "layouts".
+        left_out: what was not looked at, and why.
+        scales: the shortest and the longest distance from the states that was looked at, over the size of the argument.
+        hint: what a defect may come from, in a sentence; empty if nothing is known.
+        place: the custom backward that is at fault, with its file and line, if one is.
         curves: work and energy at the places that speak loudest.
         picture: the supplied field on a plane through the inputs, where the audit found a defect there.
     """
@@ -152,11 +184,24 @@ class Report(SavedReport):
     complete: bool = True
     curves: tuple[Curve, ...] = ()
     picture: FieldPicture | None = None
+    verdicts: tuple[Judgement, ...] = ()
+    gradients: tuple[ArgumentGradient, ...] = ()
+    checks: dict[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    scales: tuple[float, float] = (math.nan, math.nan)
+    hint: str = ""
+    place: str = ""
 
     def quantiles(self, *levels: float) -> tuple[float, ...]:
-        """The relative defect over all lines of first order that told, at these levels between 0 and 1; where none was seen, the reading, which is noise."""
-        told = sorted(state.relative for state in self.states if state.order == 1 and state.verdict not in ("unresolved", "outside"))
+        """The relative defect along all resolved directions of first order, at these levels between 0 and 1; without a defect, a reading is noise."""
+        told = sorted(
+            state.relative for state in self.states if state.order == 1 and state.verdict not in ("unresolved", "outside", "flat")
+        )
         return tuple(told[min(int(level * len(told)), len(told) - 1)] if told else math.nan for level in levels)
+
+    def passes(self, allowed: Iterable[Verdict | str] = ()) -> bool:
+        """Whether everything the audit came to passes, is accounted for by what was declared, or is among the verdicts allowed."""
+        return all(judgement.passes or judgement.verdict in tuple(allowed) for judgement in self.verdicts)
 
     @property
     def meaning(self) -> str:
@@ -168,20 +213,34 @@ class Report(SavedReport):
     def headline(self) -> str:
         """The verdict with its number."""
         if self.verdict in (Verdict.COHERENT, Verdict.KINK, Verdict.JUMP):
-            if self.defect > 0:
-                return f"{self.verdict.value} within the tolerance: off by {number(self.defect)} of the gradient (± {number(self.defect_error)})"
+            within = [finding for finding in self.findings if finding.kind in ("defect", "second-order") and finding.severity == "note"]
+            if within:
+                worst = max(within, key=lambda finding: finding.numbers["relative"]).numbers
+                return f"{self.verdict.value} within the tolerance: off by {number(worst['relative'])} of the gradient (± {number(worst['error'])})"
             worst = f" ({number(self.limit)} at the worst state)" if self.limit > 10 * self.typical_limit else ""
             return f"{self.verdict.value}, to {number(self.typical_limit if worst else self.limit)} of the gradient{worst}"
-        if self.verdict is Verdict.INCOHERENT and self.defect > 0:
-            return f"{self.verdict.value}, by {number(self.defect)} of the gradient (± {number(self.defect_error)})"
+        if self.defect > 0 and self.verdict in (Verdict.INCOHERENT, Verdict.SECOND_ORDER):
+            of = "the second derivative" if self.verdict is Verdict.SECOND_ORDER else "the gradient"
+            if not math.isfinite(self.defect):
+                return f"{self.verdict.value}: {of} is not zero, where the true one is"
+            return f"{self.verdict.value}, by {number(self.defect)} of {of} (± {number(self.defect_error)})"
         return self.verdict.value
 
     def __repr__(self) -> str:
         return f"Report({self.name!r}, {self.headline!r}, passed={self.passed})"
 
+    @property
+    def summary(self) -> str:
+        """The first lines of the report: verdict and backward, what is wrong, the checks, the element that is off most, a hint."""
+        return summary(self)
+
     def __str__(self) -> str:
-        declared = f" [declared: {self.intent}]" if self.intent else ""
-        lines = [f"{self.name}: {self.headline}{declared}", f"  {self.meaning}"]
+        lines = [self.summary, ""]
+        if not self.passed:
+            lines.append(f"{self.name}: {self.headline}")
+        lines.append(f"{self.meaning[:1].upper()}{self.meaning[1:]}.")
+        if len(self.verdicts) > 1:
+            lines.append(f"All verdicts: {'; '.join(map(_judged, self.verdicts))}")
         lines += [f"  - {finding}" for finding in self.findings]
         for argument, regions in self.regions.items():
             lines.append(f"  over {argument}:")
@@ -194,16 +253,19 @@ class Report(SavedReport):
                 lines.append(f"    {region.low:>12.6g} to {region.high:<12.6g} {region.verdict}, {seen}")
         if self.regions:
             median, most, largest = self.quantiles(0.5, 0.9, 1.0)
-            lines.append(f"  relative defect over all lines: median {number(median)}, 90 % below {number(most)}, largest {number(largest)}")
-        told = [state for state in self.states if state.verdict not in ("unresolved", "outside")]
+            lines.append(
+                f"  relative defect over all directions: median {number(median)}, 90 % below {number(most)}, largest {number(largest)}"
+            )
+        lines += [f"  not looked at: {what}" for what in self.left_out]
+        resolved = sum(state.verdict not in ("unresolved", "outside", "flat") for state in self.states)
         lines.append(
-            f"  {len(told)} of {len(self.states)} lines told; {self.evaluations} calls, {self.seconds:.2g} s, {self.dtype}, seed {self.seed}; "
+            f"  {resolved} of {len(self.states)} directions resolved; {self.evaluations} calls in {self.seconds:.2g} s; {self.dtype}, seed {self.seed}; "
             f"false-alarm rate {self.false_alarm_rate:g} over {self.tests} tests"
         )
         return "\n".join(lines)
 
     def explain(self) -> str:
-        """The report in plain words: what was asked, what was found, likely causes, what to do, what it cannot tell."""
+        """The report in plain words: the first lines, what was found, likely causes, what to do, what it cannot tell, and what the words mean."""
         parts = [f"{self.name} is {self.headline}: {self.meaning}."]
         if self.intent:
             excused = (
@@ -218,21 +280,25 @@ class Report(SavedReport):
                 causes = "; ".join(f"({letter}) {cause}" for letter, cause in zip("abcdef", finding.causes, strict=False))
                 text += f" Likely causes: {causes}. What to do: {finding.remedy}."
             parts.append(text)
+        if self.left_out:
+            parts.append(f"Not looked at: {'; '.join(self.left_out)}.")
         parts.append(self._method())
-        return "\n\n".join(textwrap.fill(part, 100) for part in parts)
+        first = "\n".join(textwrap.fill(line, 100, subsequent_indent="  ", break_long_words=False) for line in self.summary.splitlines())
+        return "\n\n".join([first, *(textwrap.fill(part, 100) for part in parts), glossary(" ".join([self.summary, *parts]))])
 
     def _method(self) -> str:
         rate = f"Under that noise model a coherent function is accused with a probability of at most {self.false_alarm_rate:g} per audit ({self.tests} tests)."
         return f"{METHOD} {rate} {LIMITS}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings and lists, schema "pairgrad.audit/1"; infinities and NaN as strings."""
+        """Everything as plain numbers, strings and lists, schema "pairgrad.audit/2"; infinities and NaN as strings."""
         data = asdict(self)
         data["verdict"] = self.verdict.value
         data["schema"] = SCHEMA
         data["headline"] = self.headline
         data["quantiles"] = dict(zip(("0.1", "0.5", "0.9", "1"), self.quantiles(0.1, 0.5, 0.9, 1.0), strict=True))
         data["meaning"] = self.meaning
+        data["summary"] = self.summary.splitlines()
         for finding, entry in zip(self.findings, data["findings"], strict=True):
             entry["causes"], entry["remedy"] = list(finding.causes), finding.remedy
         return plain(data)
@@ -251,19 +317,21 @@ def restored(kind: Any, data: Any) -> Any:
         return tuple(restored(k, item) for k, item in zip(kinds, data, strict=False))
     if origin is dict:
         return {key: restored(inside[1], item) for key, item in data.items()}
+    if isinstance(data, str) and (kind is float or kind is Any):
+        return _NOT_FINITE.get(data, data)
     if kind is Any:
         return data
     return kind(data)
 
 
-def passes(verdict: Verdict | None) -> bool:
-    """Whether a verdict is one of those that need no excuse."""
-    return verdict in PASSING
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # one NaN for all, so that restored reports compare equal
 
 
-def number(value: float) -> str:
-    """Three digits, or a word where there are none."""
-    return f"{value:.3g}" if math.isfinite(value) else "infinity"
+def _judged(judgement: Judgement) -> str:
+    """A verdict with its number."""
+    off = judgement.verdict not in PASSING and judgement.relative > 0
+    size = f" by {number(judgement.relative)} (± {number(judgement.error, 1)})" if off else ""
+    return f"{judgement.verdict.value}{size}{' as declared' if judgement.excused else ''}"
 
 
 def plain(value: Any) -> Any:

@@ -7,10 +7,12 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pairgrad.coherence.judge.verdict import ADVICE, MEANING, PASSING, Verdict
-from pairgrad.coherence.report.report import METHOD, Report, SavedReport, number, plain
+from pairgrad.coherence.finding import ADVICE
+from pairgrad.coherence.judge.verdict import GRAVITY, MEANING, Verdict
+from pairgrad.coherence.report.report import METHOD, Report, SavedReport, plain
+from pairgrad.coherence.report.summary import glossary, number
 
-RUN_SCHEMA = "pairgrad.run/1"
+RUN_SCHEMA = "pairgrad.run/2"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class NodeReport:
         states: those looked at, in the order of the visits.
         worst: the report at the worst of them.
         note: why it was not looked at, if it was not.
+        left_out: checks that were not made, and why, such as "second order at 6 of 8 states: time was up".
     """
 
     name: str
@@ -71,6 +74,7 @@ class NodeReport:
     states: tuple[NodeState, ...]
     worst: Report | None = None
     note: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def decided(self) -> int:
@@ -94,6 +98,11 @@ class NodeReport:
         spread = "" if self.looked == self.visits else f" (of all {self.visits}: {low} to {high} %)"
         return f"{self.verdict.value}{off}, at {self.failed} of {self.decided} visited states looked at{undecided}{spread}"
 
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What is wrong at the worst state, line by line, as a report on it begins; empty if it passes."""
+        return () if self.passed or self.worst is None else tuple(self.worst.summary.splitlines()[1:])
+
     def __str__(self) -> str:
         place = f"{self.name} ({self.location})" if self.location else self.name
         carried = ""
@@ -115,6 +124,7 @@ class RunReport(SavedReport):
         backwards: how many backward passes were recorded.
         notes: what was not seen, and why.
         seconds: what the audit took.
+        left_out: checks that were not made, and why, with the name of the function where there are several.
     """
 
     _schema = RUN_SCHEMA
@@ -127,17 +137,21 @@ class RunReport(SavedReport):
     backwards: int
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    left_out: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
         """The verdict in one line."""
         if not self.nodes and self.loss is None:
             return f"{self.verdict.value}: no custom backward was met, and the loss was not replayed"
-        failing = [node.name for node in self.nodes if not node.passed and node.verdict is self.verdict]
-        if not failing and (self.loss is None or self.loss.verdict is not self.verdict):
-            failing = [node.name for node in self.nodes if not node.passed]
+        undecided = self.verdict is Verdict.INCONCLUSIVE
+        failing = [node for node in self.nodes if not node.passed and (undecided or node.verdict is not Verdict.INCONCLUSIVE)]
         if failing:
-            return f"{self.verdict.value}: {', '.join(failing)} ({len(failing)} of {_counted(len(self.nodes), 'custom backward')})"
+            groups = {verdict: [node.name for node in failing if node.verdict is verdict] for verdict in GRAVITY}
+            if not groups[self.verdict]:
+                groups[self.verdict] = ["the loss"]
+            said = "; ".join(f"{verdict.value}: {', '.join(names)}" for verdict, names in groups.items() if names)
+            return f"{said} ({len(failing)} of {_counted(len(self.nodes), 'custom backward')})"
         loss = "" if self.loss is None else f", loss {self.loss.headline}"
         return f"{self.verdict.value}: {_counted(len(self.nodes), 'custom backward')}{loss}"
 
@@ -149,38 +163,44 @@ class RunReport(SavedReport):
             _counted(self.backwards, "backward pass", "backward passes") if self.backwards else "no backward pass with a custom backward"
         )
         lines = [f"{passes} recorded: {self.headline}"]
-        lines += [f"  {place}. {node}" for place, node in enumerate(self.nodes, 1)]
+        for place, node in enumerate(self.nodes, 1):
+            lines += [f"  {place}. {node}", *(f"     {line}" for line in node.details)]
         if self.loss is not None:
             lines.append(f"  the loss of a recorded step: {self.loss.headline}")
         if self.loss_note:
             lines.append(f"  {'the loss: ' if self.loss is None else ''}{self.loss_note}")
+        lines += [f"  left out: {check}" for check in self.left_out]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def explain(self) -> str:
         """The report in plain words: what was met, what is wrong with it, what to do, what it cannot tell."""
         parts = [f"{self.headline[:1].upper()}{self.headline[1:]}. The verdict means: {MEANING[self.verdict]}."]
-        parts += [f"{node}.{f' {node.note[:1].upper()}{node.note[1:]}.' if node.note and node.looked else ''}" for node in self.nodes]
+        for node in self.nodes:
+            note = f" {node.note[:1].upper()}{node.note[1:]}." if node.note and node.looked else ""
+            worst = f" At the worst state: {'; '.join(node.details)}{'' if node.details[-1].endswith('?') else '.'}" if node.details else ""
+            parts.append(f"{node}.{worst}{note}")
         failing = [node for node in self.nodes if not node.passed and node.looked]
         for kind in dict.fromkeys("defect" if node.defect > 0 else "not-reentrant" for node in failing):
             causes, remedy = ADVICE[kind]
             listed = "; ".join(f"({letter}) {cause}" for letter, cause in zip("abc", causes, strict=False))
             parts.append(f"Likely causes: {listed}. What to do: {remedy}.")
         if self.loss is not None:
-            parts.append(
-                f"The loss of one recorded step, as a function of its parameters, is {self.loss.headline}. {self.loss_note}".strip()
-            )
+            note = f" {self.loss_note[:1].upper()}{self.loss_note[1:]}." if self.loss_note else ""
+            parts.append(f"The loss of one recorded step, as a function of its parameters, is {self.loss.headline}.{note}")
         elif self.loss_note:
             parts.append(f"The loss was not replayed: {self.loss_note}.")
+        if self.left_out:
+            parts.append(f"Left out: {'; '.join(self.left_out)}.")
         parts += [f"{note[:1].upper()}{note[1:]}." for note in self.notes]
         parts.append(
             "Visited states are drawn evenly from all that the run met, so the share of bad ones among those looked at estimates that of all. "
             + METHOD
         )
-        return "\n\n".join(textwrap.fill(part, 100) for part in parts)
+        return "\n\n".join([*(textwrap.fill(part, 100) for part in parts), glossary(" ".join(parts))])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings and lists, schema "pairgrad.run/1"; infinities and NaN as strings."""
+        """Everything as plain numbers, strings and lists, schema "pairgrad.run/2"; infinities and NaN as strings."""
         data = asdict(self)
         data["verdict"] = self.verdict.value
         data["schema"], data["headline"] = RUN_SCHEMA, self.headline
@@ -211,19 +231,6 @@ def interval(bad: int, looked: int, total: int) -> tuple[float, float]:
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return max(bad / total, middle - half if bad else 0.0), min(1 - (looked - bad) / total, middle + half if bad < looked else 1.0)
-
-
-def worst_verdict(verdicts: list[Verdict]) -> Verdict:
-    """The gravest of several; coherent if there is none."""
-    order = (
-        Verdict.INCOHERENT,
-        Verdict.NOT_REENTRANT,
-        Verdict.STRAIGHT_THROUGH,
-        Verdict.JUMP,
-        Verdict.INCONCLUSIVE,
-        *reversed(PASSING),
-    )
-    return min(verdicts, key=order.index, default=Verdict.COHERENT)
 
 
 def _counted(count: int, one: str, many: str | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pairgrad.coherence.measure.path import Geometric, Straight, random_signs
+from pairgrad.coherence.subject.curves import Geometric, Straight, random_signs
 from pairgrad.ground.checks import describe
 
 _HUGE = sys.float_info.max

@@ -1,7 +1,8 @@
 """What is under audit: a callable with its arguments, seen as a function of the tensors it is differentiated by.
 
-Every call starts from the same state: arguments are fresh copies, parameters, buffers and plain attributes of modules are put back, and so is the random
-number generator, so that two calls at one point give one result unless the callable itself keeps something from call to call.
+Every call starts from the same state: arguments are fresh copies; parameters, buffers and plain attributes of modules, the random number generators and the
+global settings of torch are put back, so that two calls at one point give one result unless the callable itself keeps something from
+call to call.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
+from pairgrad.coherence.subject.backward import Accumulated, Leaves, supplied, way_to_gradients
+from pairgrad.coherence.subject.jax_functions import Traces, traced_once
+from pairgrad.coherence.subject.settings import Settings
+from pairgrad.coherence.subject.sparse import parts, values_of, with_values
 from pairgrad.ground._torch_private import FUNCTIONS_CLASS, pytree, registries
 from pairgrad.ground.checks import DTYPES, HALF_DTYPES, describe
 
 FLOATING = (*DTYPES, *HALF_DTYPES)
 
+_TRUSTED = 8  # calls for which a callable that worked at the inputs is taken to work there still
+
 Point = tuple[torch.Tensor, ...]  # one value for each differentiated tensor
+Arrange = Callable[[torch.Tensor], torch.Tensor]  # the same numbers in another layout in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +43,10 @@ class Evaluation:
     @property
     def finite(self) -> bool:
         return all(bool(torch.isfinite(tensor).all()) for tensor in (*self.outputs, *self.gradients))
+
+
+class Stopped(Exception):
+    """An audit cannot go on: its time is up, or the callable fails where it did not fail before."""
 
 
 class Subject:
@@ -73,31 +85,45 @@ class Subject:
                 "pass a tensor such as torch.tensor(1.0, dtype=torch.float64)"
             )
         self._positions = _position_names(args, kwargs)
-        inputs = [self._positions[place] for place in self._places]
+        sparse = [self._flat[place].layout != torch.strided for place in self._places]
+        inputs = [self._positions[place] + " (values)" * inside for place, inside in zip(self._places, sparse, strict=True)]
         self.names = (*inputs, *(f"parameter {name}" if name in inputs else name for name, _ in self._trained))
-        self.tensors: Point = tuple(self._flat[place].detach().clone() for place in self._places) + tuple(
+        self.tensors: Point = tuple(values_of(self._flat[place]).detach().clone() for place in self._places) + tuple(
             parameter.detach().clone() for _, parameter in self._trained
         )
         self._held = _Held(self.module)
         self.random = True  # until the first call has shown otherwise
         self._copies = False
-        self._rng = rng_state()
+        self._through: Accumulated | None = None
+        self._traces: Traces = {}
+        self._rng, self._settings = rng_state(), Settings()
+        self.evaluations = 1
+        self.watch: Callable[[], None] | None = None  # called before each call
+        self.roughness: tuple[float, ...] = (0.0,) * len(
+            self.tensors
+        )  # of the gradients, from neighbour to neighbour, as far as it is known
+        self.failed: Exception | None = None  # the last that the callable raised
+        self.constraints: dict[int, Any] = {}  # by place: the sets that the tensors stay in
         try:
             result, leaves = self._first_call()
             outputs, self.output_names = self._audited(result)
-            if any(output.requires_grad for output in outputs):
-                supplied(outputs, leaves, [torch.ones_like(output) for output in outputs])  # a backward may draw numbers too
-            self.random = not same_rng(self._rng, rng_state())
+            if not outputs:
+                listed = _listed(pytree.tree_leaves(result))
+                raise TypeError(f"fn must return at least one floating-point tensor with elements, got {listed}")
+            self.outputs = tuple(output.detach().clone() for output in outputs)
+            self.connected = any(output.requires_grad for output in outputs)
+            if self.connected:
+                self._through = way_to_gradients(outputs, leaves, (fn, self.module, *flat))
+                if self._through is not None:
+                    self.pull(self.tensors, [torch.ones_like(output) for output in outputs])
+            self.random = getattr(fn, "draws", False) is True or not same_rng(self._rng, rng_state())  # a backward may draw numbers too
         finally:
             self.restore()
-        self.outputs = tuple(output.detach().clone() for output in outputs)
-        self.connected = any(output.requires_grad for output in outputs)
-        self.evaluations = 1
-        self.watch: Callable[[], None] | None = None  # called before each call
+        self._checked = -_TRUSTED  # the number of the last call that showed it still works at the inputs
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
-    def _first_call(self) -> tuple[Any, Point]:
+    def _first_call(self) -> tuple[Any, Leaves]:
         try:
             return self._call(self.tensors)
         except RuntimeError as error:
@@ -110,12 +136,14 @@ class Subject:
     def outputs_at(self, point: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The audited outputs at a point, detached."""
         outputs, _ = self._run(point)
+        self._settings.put_back()
         return tuple(output.detach() for output in outputs)
 
     def pull(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor]) -> Evaluation:
         """Outputs at a point and the gradient that the backward supplies for a cotangent; zeros where it supplies none."""
         outputs, leaves = self._run(point)
         gradients = supplied(outputs, leaves, cotangent)
+        self._settings.put_back()
         return Evaluation(tuple(output.detach() for output in outputs), gradients)
 
     def pull_twice(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Evaluation:
@@ -125,7 +153,9 @@ class Subject:
         first = supplied(outputs, leaves, asking, create_graph=True)
         total = sum((gradient.double() * weight).sum() for gradient, weight in zip(first, weights, strict=True))
         assert isinstance(total, torch.Tensor)
-        return Evaluation((total.detach(),), supplied((total,), (*leaves, *asking), (torch.ones_like(total),)))
+        second = supplied((total,), (*leaves, *asking), (torch.ones_like(total),))
+        self._settings.put_back()
+        return Evaluation((total.detach(),), second)
 
     def arguments(self) -> Any:
         """The arguments again, as `Subject` takes them, with copies of the tensors as they were, and the mark of those that are differentiated."""
@@ -135,52 +165,91 @@ class Subject:
         args, kwargs = pytree.tree_unflatten(flat, self._structure)
         return kwargs or args
 
-    def graph(self, point: Sequence[torch.Tensor] | None = None) -> tuple[tuple[torch.Tensor, ...], Point]:
-        """Outputs with their graph, and the leaves they hang on."""
-        return self._run(self.tensors if point is None else point)
+    def graph(self, point: Sequence[torch.Tensor] | None = None, *, arrange: Arrange | None = None) -> tuple[Point, Leaves]:
+        """Outputs with their graph, and the leaves they hang on. `arrange` gives the inputs, not the parameters, another layout in memory."""
+        return self._run(self.tensors if point is None else point, arrange)
 
-    def _run(self, point: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], Point]:
+    def outside(self, error: Exception) -> None:
+        """After a call that raised away from the inputs: ends the audit unless that has to do with the place alone."""
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            raise Stopped(f"fn raises {_said(error)}") from error
+        if self.evaluations - self._checked < _TRUSTED:
+            return
+        self._checked = self.evaluations
+        try:
+            self.pull(self.tensors, tuple(torch.ones_like(output) for output in self.outputs))
+        except Exception as again:
+            raise Stopped(f"fn raises at the inputs after {self.evaluations} calls, where it did not before: {_said(again)}") from again
+
+    def _run(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None) -> tuple[Point, Leaves]:
         self.evaluations += 1
         if self.watch is not None:
             self.watch()
         if self.random:
             set_rng_state(self._rng)
-        result, leaves = self._call(point)
-        return self._audited(result)[0], leaves
+        try:
+            result, leaves = self._call(point, arrange)
+        except Exception as error:
+            self.failed = error
+            raise
+        outputs, names = self._audited(result)
+        if names != self.output_names or any(output.shape != first.shape for output, first in zip(outputs, self.outputs, strict=True)):
+            raise ValueError(self._other_outputs(point, outputs, names))
+        return outputs, leaves
 
-    def _call(self, point: Sequence[torch.Tensor]) -> tuple[Any, Point]:
+    def _other_outputs(self, point: Sequence[torch.Tensor], outputs: Point, names: Sequence[str]) -> str:
+        """The sentence for outputs that are not comparable with those of the first call."""
+        first, later = (
+            ", ".join(f"{name} of shape {tuple(output.shape)}" for name, output in zip(of, made, strict=True)) or "none with elements"
+            for of, made in ((self.output_names, self.outputs), (names, outputs))
+        )
+        same = all(map(_same, point, self.tensors))
+        where = "in a later call at the same inputs" if same else "at a point near the inputs"
+        advice = "make it independent of earlier calls" if same else "audit the part whose shape is fixed, or other inputs"
+        return f"fn must return outputs of one shape, got {first} in the first call, and {later} {where}: {advice}"
+
+    def _call(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None) -> tuple[Any, Leaves]:
         """The result at a point, and the leaves it hangs on."""
-        flat, leaves = self._prepare(point, copies=self._copies)
+        flat, leaves = self._prepare(point, arrange, copies=self._copies)
         return self._apply(flat), leaves
 
-    def _prepare(self, point: Sequence[torch.Tensor], *, copies: bool) -> tuple[list[Any], Point]:
+    def _prepare(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None, *, copies: bool) -> tuple[list[Any], Leaves]:
         """Fresh arguments with the values of a point, all state put back, and the leaves.
 
         A leaf may not be edited in place, where the result of an operation may: with `copies`, a callable that edits its argument gets one of those.
         """
+        self._settings.put_back()
         self._held.put_back()
         flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
-        leaves = [value.detach().clone().requires_grad_() for value in point[: len(self._places)]]
-        for place, leaf in zip(self._places, leaves, strict=True):
-            flat[place] = leaf.clone() if copies else leaf
+        leaves = []
+        for place, value in zip(self._places, point[: len(self._places)], strict=True):
+            given, leaf = flat[place], value.detach().clone()
+            if given.layout != torch.strided:
+                leaf = with_values(given, leaf)
+            elif arrange is not None:
+                leaf = arrange(leaf).detach()
+            leaves.append(leaf.requires_grad_())
+            flat[place] = (
+                leaf if not copies else leaf.clone() if arrange is None or leaf.layout != torch.strided else _Arranged.apply(leaf, arrange)
+            )
         for (_, parameter), value in zip(self._trained, point[len(self._places) :], strict=True):
             parameter.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
             leaves.append(parameter)
-        return flat, tuple(leaves)
+        found = Leaves(leaves)
+        found.through = self._through
+        return flat, found
 
     def _apply(self, flat: list[Any]) -> Any:
         args, kwargs = pytree.tree_unflatten(flat, self._structure)
-        with torch.enable_grad():
+        with torch.enable_grad(), traced_once(self._traces):
             return self.fn(*args, **kwargs)
 
     def _audited(self, result: Any) -> tuple[tuple[torch.Tensor, ...], tuple[str, ...]]:
-        """The outputs to audit: floating-point ones that autograd can reach; all floating-point ones if it can reach none."""
+        """The outputs to audit: floating-point ones with elements that autograd can reach; all with elements if it can reach none."""
         leaves = [
             _real(leaf) for leaf in _unpacked(result) if isinstance(leaf, torch.Tensor) and (leaf.dtype in FLOATING or leaf.is_complex())
         ]
-        if not leaves:
-            raise TypeError(f"fn must return at least one floating-point tensor, got {_listed(pytree.tree_leaves(result))}")
-        numbered = [(f"output {i}", leaf) for i, leaf in enumerate(leaves)]
+        numbered = [(f"output {i}", leaf) for i, leaf in enumerate(leaves) if leaf.numel()]
         reached = [pair for pair in numbered if pair[1].requires_grad] or numbered
         return tuple(leaf for _, leaf in reached), tuple(name if len(leaves) > 1 else "output" for name, _ in reached)
 
@@ -193,7 +262,8 @@ class Subject:
         self.restore()
 
     def restore(self) -> None:
-        """Puts parameters, buffers, attributes and the generators back to where they were before the audit."""
+        """Puts parameters, buffers, attributes, the generators and the global settings back to where they were before the audit."""
+        self._settings.put_back()
         self._held.put_back()
         if self.random:
             set_rng_state(self._rng)
@@ -214,38 +284,6 @@ class Subject:
             if any(_differs(old, new) for old, new in zip(cotangent, sent, strict=True)):
                 names.append("grad_output")
         return [self._positions[i] for i in sorted(edited)] + names
-
-
-def supplied(
-    outputs: Sequence[torch.Tensor],
-    leaves: Sequence[torch.Tensor],
-    cotangent: Sequence[torch.Tensor],
-    *,
-    create_graph: bool = False,
-    retain_graph: bool | None = None,
-    copy: bool = True,
-) -> Point:
-    """What backward gives to each leaf, detached unless a graph was asked for; zeros where it gives nothing."""
-    pairs = [(output, weight) for output, weight in zip(outputs, cotangent, strict=True) if output.requires_grad]
-    if not pairs:
-        return tuple(torch.zeros_like(leaf) for leaf in leaves)
-    gradients = torch.autograd.grad(
-        [output for output, _ in pairs],
-        list(leaves),
-        [weight.to(output.dtype, copy=copy) for output, weight in pairs],  # a backward that edits it edits a copy
-        retain_graph=retain_graph,
-        create_graph=create_graph,
-        allow_unused=True,
-    )
-    found = tuple(_dense(leaf, g) for leaf, g in zip(leaves, gradients, strict=True))
-    return found if create_graph else tuple(gradient.detach() for gradient in found)
-
-
-def _dense(leaf: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor:
-    """A gradient as a tensor with all its numbers: zeros for none, and those that a sparse one leaves out."""
-    if gradient is None:
-        return torch.zeros_like(leaf)
-    return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -275,17 +313,17 @@ def _prepared(leaf: Any, dtype: torch.dtype | None) -> Any:
 
 
 def _differentiated(flat: list[Any]) -> list[int]:
-    """Places of the tensors that ask for a gradient, all floating-point ones if none does; the mark goes."""
-    floating = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.dtype in FLOATING and leaf.numel()]
+    """Places of the tensors that require a gradient; if none does, of all dense floating-point ones, or of the sparse ones. The mark goes."""
+    floating = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.dtype in FLOATING and values_of(leaf).numel()]
     asking = [i for i in floating if flat[i].requires_grad]
     for i in floating:
         flat[i] = flat[i].detach()
-    return asking or floating
+    return asking or [i for i in floating if flat[i].layout == torch.strided] or floating
 
 
 def _parameters(module: torch.nn.Module | None) -> list[tuple[str, torch.Tensor]]:
     named = () if module is None else module.named_parameters()
-    return [(name, p) for name, p in named if p.requires_grad and p.dtype in FLOATING and p.numel()]
+    return [(name, p) for name, p in named if p.requires_grad and p.dtype in FLOATING and p.numel() and p.layout == torch.strided]
 
 
 def _module_of(fn: Any) -> torch.nn.Module | None:
@@ -309,7 +347,9 @@ def _unpacked(result: Any) -> list[Any]:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """A complex output as its real and imaginary parts."""
+    """An output as a dense tensor of real numbers, a complex one as its real and imaginary parts."""
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
@@ -325,6 +365,10 @@ def _listed(leaves: Sequence[Any]) -> str:
     return ", ".join(describe(leaf) for leaf in leaves[:4]) + (", ..." if len(leaves) > 4 else "") if leaves else "nothing"
 
 
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
 def _name(fn: Callable[..., Any]) -> str:
     """How reports call the callable."""
     if isinstance(fn, torch.nn.Module):
@@ -337,12 +381,28 @@ def _name(fn: Callable[..., Any]) -> str:
 
 
 def _differs(old: Any, new: Any) -> bool:
-    return isinstance(old, torch.Tensor) and not _same(old, new.detach())
+    return isinstance(old, torch.Tensor) and not _same(old.detach(), new.detach())
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal element by element, NaN equal to itself."""
+    """Equal element by element, NaN equal to itself; sparse tensors store the same elements."""
+    if a.layout != b.layout:
+        return False
+    if a.layout != torch.strided:
+        return a.shape == b.shape and all(map(_same, parts(a), parts(b)))
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+class _Arranged(torch.autograd.Function):
+    """A copy of a leaf in the layout that the leaf has, which may be edited in place."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, arrange: Arrange) -> torch.Tensor:
+        return arrange(leaf.detach().clone()).data  # by its data: a view may not be edited
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradients[0], None
 
 
 class _Held:
@@ -372,7 +432,10 @@ class _Held:
             container.clear()
             container.extend(value) if isinstance(container, list) else container.update(value)
         for tensor, value in self._tensors:
-            tensor.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
+            if tensor.layout == torch.sparse_coo:  # its data is a copy that may get other indices
+                tensor.data = value.clone()
+            else:
+                tensor.data.copy_(value)  # by its data: a graph that the caller still holds must not see a change of version
 
 
 @contextlib.contextmanager

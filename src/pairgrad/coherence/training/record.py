@@ -15,10 +15,10 @@ from torch.autograd.function import Function
 from pairgrad.coherence.audit import Progress, audit
 from pairgrad.coherence.causes.consequences import alone
 from pairgrad.coherence.causes.fork import relative_gap
-from pairgrad.coherence.causes.nodes import Interception, Visit, replay
-from pairgrad.coherence.judge.verdict import Verdict
+from pairgrad.coherence.causes.nodes import Interception, Visit, reproduced
+from pairgrad.coherence.judge.verdict import Verdict, gravest
 from pairgrad.coherence.report.report import Report
-from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport, interval, ranked, worst_verdict
+from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport, interval, ranked
 from pairgrad.coherence.report.status import StatusLine
 from pairgrad.coherence.subject.intent import intent_of
 from pairgrad.coherence.subject.subject import Point, generators_restored, supplied
@@ -33,6 +33,7 @@ MEMORY = 256 * 2**20
 SECONDS = 120.0
 DECLARED = 4  # states looked at of a function with a declared intent: to see that it does what it says takes long
 _WIDTH = 80  # of the description of an argument
+TIME_WAS_UP = "time was up"
 STATEFUL = "it depends on something else too"
 HANDS_ON = "it hands on a gradient computed beforehand: only the loss tells whether that is right"
 WHOLE = 2  # visits of each function with what the backward got and returned, and audited with the full effort
@@ -165,9 +166,10 @@ class Recording:
         """Audits every function that was met, alone, at the states kept, and the loss of the step that was kept.
 
         Args:
-            effort: as for [`audit`][pairgrad.coherence.audit.audit], at the first states of each function; the others get one line for each argument.
-            seconds: after this time no further state is begun, and the loss is left where it is; each function is looked at once in any case. None: as long
-                as it takes.
+            effort: as for [`audit`][pairgrad.coherence.audit.audit], at the first states of each function; the others get one line for each argument. Every
+                state gets all checks; with "glance" the second order is left out.
+            seconds: after this time no further state is begun, and the loss is left where it is; each function is looked at once in any case, with the least
+                effort and without the second order if time is up. `left_out` of the report says what was not done. None: as long as it takes.
             progress: called before each state with a [`RunProgress`][pairgrad.coherence.RunProgress]; without it, a line on the terminal, if there is one.
         """
         one_of("effort", effort, ("glance", "quick", "standard", "thorough"))
@@ -203,6 +205,7 @@ class _RunAudit:
         self._total = sum(map(len, self._places.values())) + (tape is not None)
         self._done = 0
         self._notes: list[str] = []
+        self._off: dict[str, str] = {}  # why a function, by its key, is not judged
 
     def _tell(self, stage: str) -> None:
         self._progress(RunProgress(stage, self._done, self._total, time.perf_counter() - self._started))
@@ -213,18 +216,29 @@ class _RunAudit:
         seen: dict[Kept, list[_Seen]] = {kept: [] for kept in self._functions}
         for turn in range(max(map(len, self._places.values()), default=0)):
             for kept, places in self._places.items():
-                if turn < len(places) and not (turn and time.perf_counter() > self._end_of_nodes):
+                late = time.perf_counter() > self._end_of_nodes
+                if turn < len(places) and not (turn and late):
                     self._tell(kept.name)
                     number, _, taken = kept.visits[places[turn]]
-                    judged = self._judged(number, taken, self._effort if turn < WHOLE else "glance", hurry=turn > 0)
+                    effort = self._effort if turn < WHOLE and not late else "glance"
+                    judged = self._judged(number, taken, effort, second=self._effort != "glance" and not late, hurry=turn > 0)
                     if judged is not None:
                         seen[kept].append(judged)
-        left = sum(map(len, self._places.values())) - sum(map(len, seen.values()))
-        if left:
-            self._notes.append(f"time was up with {left} of the states kept not looked at")
         return seen
 
-    def _judged(self, number: int, taken: Taken, effort: str, *, hurry: bool) -> _Seen | None:
+    def _left_out(self, kept: Kept, seen: list[_Seen]) -> tuple[str, ...]:
+        """The checks that were not made of a function."""
+        looked = [one for one in seen if one.report is not None]
+        without = sum(not one.second for one in looked)
+        kept_states, checks = len(self._places[kept]), []
+        if without:
+            why = "not part of a glance" if self._effort == "glance" else TIME_WAS_UP
+            checks.append(f"second order at {without} of {len(looked)} states: {why}")
+        if len(seen) < kept_states:
+            checks.append(f"{kept_states - len(seen)} of {kept_states} states kept: {TIME_WAS_UP}")
+        return tuple(checks)
+
+    def _judged(self, number: int, taken: Taken, effort: str, *, second: bool, hurry: bool) -> _Seen | None:
         """A state, looked at; None if time is up meanwhile."""
         visit = taken.visit()
 
@@ -234,19 +248,21 @@ class _RunAudit:
 
         def look(fn: Callable[..., Any], arguments: Any, intent: str | None) -> Report:
             return audit(
-                fn, arguments, effort=effort, second_order=False, consequences=False, intent=intent, seed=self._seed, progress=check
+                fn, arguments, effort=effort, second_order=second, consequences=False, intent=intent, seed=self._seed, progress=check
             )
 
         described = ", ".join(textwrap.shorten(describe(argument), _WIDTH, placeholder=" ...") for argument in visit.arguments)
         try:
+            off = self._off.get(taken.kept.key) or _off(visit)
+            if off:  # nor can it be judged at other states
+                self._off[taken.kept.key] = off
+                return _Seen(number, described, None, off)
             report = alone(visit, look)
         except _TimeIsUp:
             return None
         except Exception as error:
             return _Seen(number, described, None, f"it cannot be applied alone: {_said(error)}")
-        if report is None:
-            return _Seen(number, described, None, HANDS_ON)
-        return _Seen(number, described, report, _differs(visit))
+        return _Seen(number, described, report, HANDS_ON if report is None else "", second)
 
     def _node(self, kept: Kept, seen: list[_Seen], contribution: float | None) -> NodeReport:
         told = [(one, one.report) for one in seen if one.report is not None]
@@ -267,7 +283,7 @@ class _RunAudit:
         return NodeReport(
             name=kept.name,
             location=kept.location,
-            verdict=worst_verdict([report.verdict for report in bad or decided or reports]) if reports else Verdict.INCONCLUSIVE,
+            verdict=gravest([report.verdict for report in bad or decided or reports]) if reports else Verdict.INCONCLUSIVE,
             passed=not bad and bool(decided),
             intent=next((report.intent for report in reports if report.intent), None),
             visits=kept.backwards,
@@ -285,6 +301,7 @@ class _RunAudit:
             ),
             worst=worst,
             note="; ".join(notes),
+            left_out=self._left_out(kept, seen),
         )
 
     def _loss(self, replay: Replay) -> Report:
@@ -303,7 +320,6 @@ class _RunAudit:
                 name="loss",
             )
         except _TimeIsUp:
-            self._notes.append("time was up while the loss was looked at")
             return replace(last[-1].report(), name="loss")
 
     def _contributions(self, replay: Replay) -> dict[str, float]:
@@ -341,8 +357,12 @@ class _RunAudit:
                 f"{compiled} calls went through regions compiled by torch.compile: custom backwards inside are not met one by one; "
                 'record a few steps under torch.compiler.set_stance("force_eager") to meet them'
             )
+        if collectives := sorted(self._recorder.collectives):
+            self._notes.append(
+                f"not looked at, because other processes take part: collectives of torch.distributed ({', '.join(collectives)})"
+            )
         return RunReport(
-            verdict=worst_verdict(verdicts or agreed),  # where everything passes, without those declared to be something else
+            verdict=gravest(verdicts or agreed),  # where everything passes, without those declared to be something else
             passed=not verdicts,
             nodes=ranked(nodes),
             loss=loss,
@@ -350,7 +370,17 @@ class _RunAudit:
             backwards=self._recorder.passes,
             notes=tuple(self._notes),
             seconds=time.perf_counter() - self._started,
+            left_out=(
+                *(f"{node.name}: {check}" if len(nodes) > 1 else check for node in ranked(nodes) for check in node.left_out),
+                *self._left_out_of_the_loss(loss),
+            ),
         )
+
+    def _left_out_of_the_loss(self, loss: Report | None) -> list[str]:
+        if loss is None:
+            return []
+        checks = ["second order of the loss: custom backwards are looked at one by one"]
+        return checks if loss.complete else [*checks, f"part of the loss: {TIME_WAS_UP}"]
 
     def _step(self) -> tuple[dict[str, float], Report | None, str]:
         """What the step that was kept has to say: contributions and loss, or why there are none."""
@@ -373,6 +403,7 @@ class _Seen:
     arguments: str
     report: Report | None
     note: str = ""
+    second: bool = False  # whether the second order was looked at too
 
 
 def _chosen(kept: Kept) -> list[int]:
@@ -402,35 +433,12 @@ def _gradient(replay: Replay) -> Point:
     return supplied((loss,), leaves, (torch.ones_like(loss),))
 
 
-def _differs(visit: Visit) -> str:
-    """Says so if the node, applied again to the same arguments, sends on another gradient than it did in the run."""
-    if not visit.gradients:
+def _off(visit: Visit) -> str:
+    """Why a node is not judged, although it can be applied: it does not do again what it did in the run; empty if it does."""
+    gap = reproduced(visit)
+    if not gap:
         return ""
-    try:
-        both = zip(pytree.tree_leaves(visit.gradients), _sent_on(visit), strict=False)
-        pairs = [(a, b) for a, b in both if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
-        gap = relative_gap([b for _, b in pairs], [a for a, _ in pairs])
-        if gap <= 2.0**10 * max(torch.finfo(a.dtype).eps for a, _ in pairs if a.is_floating_point()):
-            return ""
-    except Exception:  # a note less
-        return ""
-    return f"applied again to the same arguments it sends on another gradient than in the run (off by {gap:.2g}): {STATEFUL}"
-
-
-def _sent_on(visit: Visit) -> list[Any]:
-    fn, arguments = replay(visit)
-    leaves = [a.detach().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in arguments]
-    with torch.enable_grad():
-        outputs = [o for o in pytree.tree_leaves(fn(*leaves)) if isinstance(o, torch.Tensor)]
-    asked = [
-        (o, c)
-        for o, c in zip(outputs, pytree.tree_leaves(visit.cotangents), strict=False)
-        if o.requires_grad and isinstance(c, torch.Tensor)
-    ]
-    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    found = torch.autograd.grad([o for o, _ in asked], [leaves[i] for i in places], [c for _, c in asked], allow_unused=True)
-    sent = dict(zip(places, found, strict=True))
-    return [sent.get(i) for i in range(len(leaves))]
+    return f"it could not be reproduced: applied again to the same arguments it sends on another gradient than in the run (off by {gap:.2g}): {STATEFUL}"
 
 
 def _excused(node: NodeReport, loss: Report | None) -> NodeReport:
@@ -442,7 +450,9 @@ def _excused(node: NodeReport, loss: Report | None) -> NodeReport:
 
 def _accounted(loss: Report, nodes: list[NodeReport]) -> bool:
     """Whether declared mismatches, and nothing else that is known, are behind a loss that does not pass: they carry enough of the gradient."""
-    carried = sum((node.contribution or 0.0) * max(1.0, node.defect) for node in nodes if node.intent)
+    carried = sum(
+        (node.contribution or 0.0) * (max(1.0, node.defect) if math.isfinite(node.defect) else 1.0) for node in nodes if node.intent
+    )
     open_to_it = loss.verdict in (Verdict.INCOHERENT, Verdict.STRAIGHT_THROUGH, Verdict.JUMP)
     return open_to_it and all(node.passed for node in nodes) and 0 < loss.defect <= 2 * carried + 4 * loss.defect_error
 

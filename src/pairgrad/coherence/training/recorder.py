@@ -22,6 +22,8 @@ from torch.autograd.function import Function
 from pairgrad.coherence.causes.nodes import (
     Interception,
     Visit,
+    copied,
+    copied_bytes,
     is_compiled,
     is_custom,
     is_generated,
@@ -31,9 +33,10 @@ from pairgrad.coherence.causes.nodes import (
     received,
     version_of,
 )
+from pairgrad.coherence.subject.subject import rng_state, same_rng
 from pairgrad.coherence.training.step import autocast_state
-from pairgrad.ground._torch_private import current_backward, operator_metadata, pytree, sparse_parts
-from pairgrad.ground.checks import describe, inside_torch_func, integer_at_least
+from pairgrad.ground._torch_private import current_backward, is_collective, maybe_current_level, operator_metadata, pytree, sparse_parts
+from pairgrad.ground.checks import describe, integer_at_least
 
 UNBOUNDED = 2**62
 _PRUNED = 1024  # visits under way at which those that are over are forgotten
@@ -64,7 +67,7 @@ class Draw:
     def __init__(self, limit: int, first: int = 0, seed: int = 0) -> None:
         self.limit, self.first, self.seen = limit, first, 0
         self.random = random.Random(seed)
-        self._weight, self._next = 1.0, limit
+        self._weight, self.next = 1.0, limit  # the number of the next one that gets a place, after the first `limit`
         self._skip()
 
     def place(self) -> int | None:
@@ -73,20 +76,20 @@ class Draw:
         self.seen = index + 1
         if index < self.limit:
             return index
-        if index < self._next:
+        if index < self.next:
             return None
-        self._next += 1
+        self.next += 1
         self._skip()
         return self.random.randrange(self.first, self.limit)
 
     def state(self) -> tuple[Any, ...]:
         """To go back to, with `undo`."""
-        used = self.seen >= self.limit and self.seen >= self._next
-        return self.seen, self._weight, self._next, self.random.getstate() if used else None
+        used = self.seen >= self.limit and self.seen >= self.next
+        return self.seen, self._weight, self.next, self.random.getstate() if used else None
 
     def undo(self, state: tuple[Any, ...]) -> None:
         """As if the last one had not come."""
-        self.seen, self._weight, self._next, numbers = state
+        self.seen, self._weight, self.next, numbers = state
         if numbers is not None:
             self.random.setstate(numbers)
 
@@ -95,15 +98,15 @@ class Draw:
         self.limit, self.first = limit, min(self.first, limit)
         if limit > self.first and self.seen > limit:
             self._weight = self.random.betavariate(limit - self.first, self.seen - limit + 1)
-        self._next = max(self.seen, limit)
+        self.next = max(self.seen, limit)
         self._skip()
 
     def _skip(self) -> None:
         if self.limit <= self.first:
-            self._next = UNBOUNDED
+            self.next = UNBOUNDED
             return
         self._weight *= math.exp(math.log(1.0 - self.random.random()) / (self.limit - self.first))
-        self._next += int(math.log(1.0 - self.random.random()) / math.log1p(-self._weight)) if self._weight < 1 else 0
+        self.next += int(math.log(1.0 - self.random.random()) / math.log1p(-self._weight)) if self._weight < 1 else 0
 
 
 def key_of(function: type[Function]) -> str:
@@ -142,12 +145,15 @@ class Taken:
     arguments: Any
     size: int
     before: Any
+    whole: bool  # whether what the backward gets and returns is kept too
     edited: tuple[int, ...] = ()
     cotangents: tuple[Any, ...] = ()
     gradients: tuple[Any, ...] = ()
     done: bool = False
     extra: Any = None
     autocast: tuple[Any, ...] | None = None
+    random: tuple[Any, Any] = (None, None)
+    detached: tuple[int, ...] = ()
     watched: list[tuple[int, torch.Tensor, bool, int | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -156,19 +162,30 @@ class Taken:
         given, self.arguments = self.arguments, []
         for i, argument in enumerate(given):
             if isinstance(argument, torch.Tensor):
-                self.arguments.append(argument.clone())  # no graph: forwards run without gradients
+                self.arguments.append(copied(argument))
                 self.watched.append((i, argument, argument.requires_grad, version_of(argument)))
             else:
                 self.arguments.append(argument if isinstance(argument, _PLAIN) else pytree.tree_map(_copy, argument))
+        if self.whole:
+            self.random = rng_state(), None
 
     def look(self) -> None:
         """Notes which arguments ask for a gradient and which the forward edited, and lets go of them."""
+        self.random = _if_drawn(self.random[0]), None
         for i, argument, asking, version in self.watched:
             if asking:
                 self.arguments[i].requires_grad_()
+            if asking and not argument.requires_grad:
+                self.detached = (*self.detached, i)
             if version_of(argument) != version:
                 self.edited = (*self.edited, i)
         self.watched = []
+
+    def differentiated_by(self, needed: Iterable[bool]) -> None:
+        """Which arguments the node sends gradients to is known to its context; the flag of a tensor may have changed since."""
+        for argument, needs in zip(self.arguments, needed, strict=False):
+            if isinstance(argument, torch.Tensor) and (argument.is_floating_point() or argument.is_complex()):
+                argument.requires_grad_(needs)
 
     def visit(self) -> Visit:
         arguments: Any = tuple(self.arguments)
@@ -183,8 +200,23 @@ class Taken:
             keywords = tuple(getattr(arguments[-1], "keyword_only_args", {}).items())
             arguments, gradients = arguments[:-1], gradients[:-1]
         return Visit(
-            self.function, self.kept.name, self.kept.location, arguments, cotangents, gradients, self.edited, keywords, self.autocast
+            self.function,
+            self.kept.name,
+            self.kept.location,
+            arguments,
+            cotangents,
+            gradients,
+            self.edited,
+            keywords,
+            self.autocast,
+            self.random,
+            self.detached,
         )
+
+
+def _if_drawn(before: Any) -> Any:
+    """A state of the generators, if numbers were drawn since."""
+    return None if before is None or same_rng(before, rng_state()) else before
 
 
 _recording: weakref.WeakSet[Recorder] = weakref.WeakSet()  # recorders of runs, which are not to see what audits call
@@ -235,6 +267,7 @@ class Recorder(Interception):
         self._of_class: dict[type[Function], Kept] = {}
         self.functions: dict[str, Kept] = {}
         self.compiled = 0  # calls of regions compiled by torch.compile
+        self.collectives: set[str] = set()  # names of operators of torch.distributed
         self._bytes = 0  # at most this many are held
         self._under_way: list[weakref.ref[Taken]] = []  # between forward and backward
         self.passes = 0  # backward passes with a custom node in them
@@ -257,32 +290,51 @@ class Recorder(Interception):
             return found
 
     def covers(self, function: type[Function]) -> bool:
-        return is_custom(function) or is_compiled(function)
+        return is_custom(function) or is_compiled(function) or is_collective(function)
 
     def remember(self, function: type[Function], ctx: Any, arguments: tuple[Any, ...]) -> Any:
-        """A `Taken` if the visit is kept, the `Kept` of its function if it is passed by; None if it is nothing to record."""
-        if is_compiled(function):
-            self.compiled += 1
-            return None
+        """A `Taken` if the visit is kept; None if it is passed by, or the `Kept` of its function where it is not known yet whether a backward will come."""
+        kept = self._of_class.get(function)
+        if kept is None:
+            if not is_custom(function):
+                self._pass_by(function)
+                return None
+            kept = self._identify(function)
         if ctx is not None and not ctx.next_functions:  # no backward will come
             return None
-        kept = self._of_class.get(function) or self._identify(function)
+        draw, taken = kept.draw, None
+        if draw.limit <= draw.seen < draw.next:  # passed by, as most are
+            draw.seen += 1
+        else:
+            taken = self._drawn(kept, function, arguments)
+        return kept if ctx is None and taken is None else taken
+
+    def _pass_by(self, function: type[Function]) -> None:
+        """A node that is counted, and not recorded."""
+        if is_compiled(function):
+            self.compiled += 1
+        else:
+            self.collectives.add(name_of(function))
+
+    def _drawn(self, kept: Kept, function: type[Function], arguments: tuple[Any, ...]) -> Taken | None:
         before = kept.draw.state()
         place = kept.draw.place()
         if place is None or (self.left_out and (kept.name, kept.location) in self.left_out):
-            return kept
+            return None
         try:
             return self._take(kept, place, function, arguments, before)
         except Exception as error:  # the run goes on, whatever happens to its recording
             kept.trouble = f"its arguments cannot be kept: {type(error).__name__}: {error}"
-            return kept
+            return None
 
-    def _take(self, kept: Kept, place: int, function: type[Function], arguments: tuple[Any, ...], before: Any) -> Taken | Kept:
+    def _take(self, kept: Kept, place: int, function: type[Function], arguments: tuple[Any, ...], before: Any) -> Taken | None:
+        if torch.compiler.is_compiling():  # torch.export, with tensors that hold no numbers
+            return None
         size = _bytes(arguments)
         wanted = size if place >= self._whole else 3 * size  # cotangents and gradients are about as large
         if self._bytes + wanted > self._memory and not self._make_room(kept, wanted):
-            return kept
-        taken = Taken(kept, place, function, arguments, wanted, before)
+            return None
+        taken = Taken(kept, place, function, arguments, wanted, before, place < self._whole)
         self._bytes += wanted
         self._under_way.append(weakref.ref(taken))
         if len(self._under_way) >= _PRUNED:
@@ -291,11 +343,11 @@ class Recorder(Interception):
 
     def set_up(self, memory: Any, ctx: Any) -> Any:
         """Forwards without a context are drawn before it is known whether a backward will come."""
-        if memory is None or ctx.next_functions:
-            return memory
         if isinstance(memory, Taken):
+            if ctx.next_functions:
+                return memory
             memory.kept.draw.undo(memory.before)
-        else:
+        elif not ctx.next_functions:
             memory.draw.seen -= 1
         return None
 
@@ -328,15 +380,17 @@ class Recorder(Interception):
         if current != self._pass:
             self._pass = current
             self.passes += 1
-        if memory is None or (inside_torch_func() and any(map(is_wrapped, grads))):
+        kept = self._of_class.get(function)
+        if kept is None and memory is not None:
+            kept = self._identify(function)
+        if kept is None or (maybe_current_level() is not None and any(map(is_wrapped, grads))):
             return original(ctx, *grads)
-        kept = self._of_class.get(function) or self._identify(function)
         with self._lock:
             number = kept.backwards
             kept.backwards = number + 1
-        if not isinstance(memory, Taken) or memory.done:  # a second backward through one graph is no visit of its own
+        if memory is None or memory.done:  # passed by; a second backward through one graph is no visit of its own
             return original(ctx, *grads)
-        self._guarded(memory, self._before, memory, received(function, grads))
+        self._guarded(memory, self._before, memory, ctx, received(function, grads))
         result = original(ctx, *grads)
         self._guarded(memory, self._after, kept, memory, number, ctx, result)
         return result
@@ -348,16 +402,18 @@ class Recorder(Interception):
         except Exception as error:
             memory.done, memory.kept.trouble = True, f"its gradients cannot be kept: {type(error).__name__}: {error}"
 
-    def _before(self, memory: Taken, grads: tuple[Any, ...]) -> None:
-        if memory.place < self._whole:
-            memory.cotangents = _detached(grads)
+    def _before(self, memory: Taken, ctx: Any, grads: tuple[Any, ...]) -> None:
+        memory.differentiated_by(getattr(ctx, "needs_input_grad", ()))
+        if memory.whole:
+            memory.cotangents, memory.random = _detached(grads), (memory.random[0], rng_state())
         elif len(grads) > 1:
             memory.cotangents = tuple(_REACHED if is_reached(grad) else None for grad in grads)
 
     def _after(self, kept: Kept, memory: Taken, number: int, ctx: Any, result: Any) -> None:
         if memory.done:
             return
-        if memory.place < self._whole:
+        if memory.whole:
+            memory.random = memory.random[0], _if_drawn(memory.random[1])
             memory.gradients = _detached(result if isinstance(result, tuple) else (result,))
             size = _bytes(memory.arguments) + _bytes(memory.cotangents) + _bytes(memory.gradients)
             if size > memory.size and self._bytes + size - memory.size > self._memory:
@@ -380,7 +436,7 @@ def _bytes(values: Iterable[Any]) -> int:
     for value in values:
         if isinstance(value, torch.Tensor):
             parts = sparse_parts(value) if value.layout == torch.sparse_coo else (value,)
-            total += sum(part.numel() * part.element_size() for part in parts)
+            total += sum(map(copied_bytes, parts))
         elif isinstance(value, torch.nn.Module):
             total += _bytes((*value.parameters(), *value.buffers()))
         elif not isinstance(value, _PLAIN):
@@ -397,7 +453,7 @@ def _detached(values: tuple[Any, ...]) -> Any:
 def _copy(value: Any) -> Any:
     """Of what a call may change: the run must not see what audits do to it."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone() if value.requires_grad else value.clone()
+        return copied(value)
     if isinstance(value, torch.Generator):
         return value.clone_state()
     if isinstance(value, (np.ndarray, torch.nn.Module)):

@@ -24,9 +24,14 @@ class Replay:
         names: what they are called.
         value: the loss of the step.
         functions: the custom Functions on the way to it.
+        draws: whether it draws random numbers, which it puts back itself.
+        as_recorded: tensors are laid out in memory as they were in the step.
     """
 
+    as_recorded = True
+
     def __init__(self, step: Step) -> None:
+        self.draws = any(call.random is not None for call in step.calls)
         self.leaves = tuple(step.sources[slot].copy.detach().clone().requires_grad_() for slot in step.leaves)
         self.names, self.value = step.names(), step.value.item()
         self.functions: tuple[type[Function], ...] = tuple(dict.fromkeys(f for call in step.calls for f in call.functions))

@@ -3,7 +3,21 @@
 Some of the right ones are declared with `intended`; the broken ones next to them make the same mistake undeclared, or declare something else than they do.
 """
 
-from tests.coherence.zoo.ours import intents_operators_modules, numbers_and_layouts, places_and_state
+from tests.coherence.zoo.ours import (
+    cotangents,
+    factors_and_declarations,
+    intents_operators_modules,
+    near_the_input,
+    numbers_and_layouts,
+    places_and_state,
+)
 
-SPECIMENS = (*intents_operators_modules.SPECIMENS, *places_and_state.SPECIMENS, *numbers_and_layouts.SPECIMENS)
+SPECIMENS = (
+    *intents_operators_modules.SPECIMENS,
+    *places_and_state.SPECIMENS,
+    *numbers_and_layouts.SPECIMENS,
+    *cotangents.SPECIMENS,
+    *near_the_input.SPECIMENS,
+    *factors_and_declarations.SPECIMENS,
+)
 HALF_SPECIMENS = numbers_and_layouts.HALF_SPECIMENS

@@ -10,18 +10,21 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from pairgrad.coherence.judge.verdict import ADVICE, MEANING
+from pairgrad.coherence.finding import ADVICE
+from pairgrad.coherence.judge.verdict import MEANING
 from pairgrad.coherence.report.page import content, svg
 from pairgrad.coherence.report.page.figures import picture_figure
 from pairgrad.coherence.report.report import LIMITS, METHOD, Report
 from pairgrad.coherence.report.run import RunReport
+from pairgrad.coherence.report.summary import named
 
 HERE = Path(__file__).parent
 LARGEST = 2_000_000  # characters of JSON that a page carries whole
@@ -56,6 +59,34 @@ def render(report: Report | RunReport) -> str:
     )
 
 
+class Entry(NamedTuple):
+    """A page of its own that a list of pages leads to."""
+
+    file: str
+    title: str
+    verdict: str
+    passed: bool
+    headline: str
+
+
+def contents(title: str, head: str, entries: Sequence[Entry]) -> str:
+    """A page that leads to others, those that do not pass first. It may load nothing and run nothing."""
+    style = (HERE / "templates" / "style.css").read_text(encoding="utf-8")
+    return (
+        _environment()
+        .get_template("index.html")
+        .render(
+            title=title,
+            head=head,
+            entries=sorted(entries, key=lambda entry: entry.passed),
+            versions={"pairgrad": _version(), "torch": torch.__version__},
+            made=datetime.now(UTC),
+            style=style,
+            policy=f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
+        )
+    )
+
+
 def _environment() -> Any:
     try:
         import jinja2
@@ -75,6 +106,7 @@ def _environment() -> Any:
         "prettily": svg.prettily,
         "sentence": content.sentence,
         "drawn": picture_figure,
+        "named": named,
         "zip": zip,
     }
     return environment

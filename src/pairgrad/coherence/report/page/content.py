@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairgrad.coherence.judge.conclusions import by_argument
-from pairgrad.coherence.judge.verdict import Finding, Verdict
+from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.page.figures import EVENTS, Figure, Mark, Place, curve_figure, defect_figure, region_strip
 from pairgrad.coherence.report.page.svg import prettily, pretty, rounded
-from pairgrad.coherence.report.report import Report, StateDefect
+from pairgrad.coherence.report.report import ArgumentGradient, Report, StateDefect
 from pairgrad.coherence.report.run import NodeReport
+from pairgrad.coherence.report.summary import apart
 
 FINDINGS = 60  # shown in full
 ROWS = 200  # of a table of readings
 NODES = 24  # with figures
 SWEEP = "position along the sweep"
-UNTOLD = ("unresolved", "outside")
+UNTOLD = ("unresolved", "outside", "flat")
 
 
 def sentence(text: str) -> str:
@@ -41,9 +42,12 @@ def size(report: Report) -> tuple[str, str]:
     if report.defect > 0 and report.verdict not in (Verdict.COHERENT, Verdict.KINK, Verdict.JUMP):
         return f"{pretty(report.defect)} of the gradient", f"± {pretty(report.defect_error, 2)}; 1 would be as large as the gradient itself"
     if not math.isfinite(report.limit):
-        return "not measured", "no line could tell"
+        return "not measured", "no direction was resolved"
     typical = f"; at half of them {pretty(report.typical_limit, 2)} would have been" if report.limit > 2 * report.typical_limit else ""
-    return f"none above {pretty(report.limit)}", f"of the gradient: that much would have been seen at every state that could tell{typical}"
+    return (
+        f"none above {pretty(report.limit)}",
+        f"of the gradient: that much would have been seen at every state where anything was resolved{typical}",
+    )
 
 
 def where(report: Report) -> tuple[str, str]:
@@ -71,6 +75,19 @@ def where(report: Report) -> tuple[str, str]:
     return ("nowhere", "among the states looked at") if report.passed else ("not known", "")
 
 
+def known(value: float, digits: int = 3) -> str:
+    """A number; nothing where it is not one."""
+    return pretty(value, digits) if math.isfinite(value) else ""
+
+
+def pair(gradient: ArgumentGradient) -> tuple[str, str]:
+    """The supplied and the true number of the element that is off most, with digits enough to see the difference."""
+    if not (math.isfinite(gradient.supplied) and math.isfinite(gradient.true)):
+        return "", ""
+    supplied, true = apart(gradient.supplied, gradient.true)
+    return prettily(supplied), prettily(true)
+
+
 def curves(report: Report) -> list[Figure]:
     """Work and energy, a figure for each curve that has more than a point."""
     return [
@@ -93,7 +110,9 @@ def defects(report: Report, order: int = 1) -> list[Figure]:
     """One figure for each scanned argument, and one for the lines through single states."""
     states = [state for state in report.states if state.order == order]
     drawn = []
-    for name, group in by_argument([state for state in states if state.at is not None]):
+    scanned = [state for state in states if state.at is not None]
+    for name in dict.fromkeys(state.argument for state in scanned):
+        group = [state for state in scanned if state.argument == name]
         regions = report.regions.get(name, ())
         marks = [_mark(state, float(state.at or 0.0)) for state in group]
         under = "The strip under the axis is the verdict of each region." if regions else ""
@@ -109,9 +128,9 @@ def defects(report: Report, order: int = 1) -> list[Figure]:
             start += count
         names = list(dict.fromkeys(state.argument for state in single))
         strip = strip if len(names) > 1 else []
-        under = f"The strip parts the lines by what is moved: {listed(names, 5)}." if len(names) > 1 else ""
-        title = "Lines through single states" if order == 1 else "Second derivatives: lines through the inputs"
-        drawn.append(defect_figure(title, marks, "line, in the order looked at", strip=strip, under=under, whole=True))
+        under = f"The strip divides the directions by what is moved: {listed(names, 5)}." if len(names) > 1 else ""
+        title = "Directions through single states" if order == 1 else "Second derivatives: directions through the inputs"
+        drawn.append(defect_figure(title, marks, "direction, in the order looked at", strip=strip, under=under, whole=True))
     return drawn
 
 

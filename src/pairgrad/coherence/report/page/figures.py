@@ -222,7 +222,7 @@ _LIMIT = {
     "unresolved": "unresolved: only a defect above this would show",
     "outside": "outside the domain of the function: not finite there",
 }
-_NOWHERE = "the value or the gradient is not finite (NaN or infinity) on any of these lines, or the function raises there."
+_NOWHERE = "the value or the gradient is not finite (NaN or infinity) along any of these directions, or the function raises there."
 _SLACK = 1e-6  # of an axis: leaps at its ends are located on either side of them
 
 
