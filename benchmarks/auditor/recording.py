@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd import Function
 
 import pairgrad
-from pairgrad.coherence.training.recorder import Recorder
+from pairgrad.coherence.causes.recorder import Recorder
 from pairgrad.ground.timing import machine_line
 
 BATCH, SIDE, CLASSES = 32, 32, 10

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch.autograd.function import once_differentiable
 
 
 def points(*shape, seed=0, dtype=torch.float64):
@@ -85,3 +89,23 @@ class _SavedIntermediate(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         return grad_output * ctx.slope
+
+
+def function(forward: Callable[..., Any], backward: Callable[..., Any], *, once: bool = True) -> Callable[..., Any]:
+    """An elementwise function of one tensor with a backward of its own."""
+
+    class Custom(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return forward(x)
+
+    def supply(ctx: Any, grad_output: torch.Tensor) -> torch.Tensor:
+        return backward(ctx.saved_tensors[0], grad_output)
+
+    Custom.backward = staticmethod(once_differentiable(supply) if once else supply)  # type: ignore[assignment]
+    return Custom.apply
+
+
+def vector(*numbers: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=dtype)

@@ -12,28 +12,9 @@ from torch.autograd.function import once_differentiable
 import pairgrad as pg
 from pairgrad.coherence import Report, audit
 from pairgrad.testing import CoherenceTests
+from tests.coherence.functions import function, vector
 
 EFFORTS = ("glance", "quick", "standard")
-
-
-def function(forward: Callable[..., Any], backward: Callable[..., Any], *, once: bool = True) -> Callable[..., Any]:
-    """An elementwise function of one tensor with a backward of its own."""
-
-    class Custom(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(x)
-            return forward(x)
-
-    def supply(ctx: Any, grad_output: torch.Tensor) -> torch.Tensor:
-        return backward(ctx.saved_tensors[0], grad_output)
-
-    Custom.backward = staticmethod(once_differentiable(supply) if once else supply)  # type: ignore[assignment]
-    return Custom.apply
-
-
-def vector(*numbers: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=dtype)
 
 
 def kinds(report: Report) -> set[str]:

@@ -9,10 +9,12 @@ from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.causes.field import Antisymmetry, Circulation, antisymmetry, circulation, component
 from pairgrad.coherence.causes.fork import Fork, best_scaling, fork, relative_gap
 from pairgrad.coherence.causes.nodes import Visit, replay
+from pairgrad.coherence.causes.picture import FieldPicture
+from pairgrad.coherence.causes.recorder import visits
 from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.judge.verdict import Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
-from pairgrad.coherence.report.report import ArgumentGradient, Curve, FieldPicture, Report, StateDefect
+from pairgrad.coherence.report.report import ArgumentGradient, Curve, Report, StateDefect
 from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport
 from pairgrad.coherence.subject.domain import Box, LogRange
 from pairgrad.coherence.subject.intent import intended
@@ -20,7 +22,6 @@ from pairgrad.coherence.subject.jax_functions import from_jax
 from pairgrad.coherence.subject.subject import Subject
 from pairgrad.coherence.training.monitor import CoherenceMonitor, CoherenceWarning, IncoherentBackward
 from pairgrad.coherence.training.record import Recording, RunProgress, record
-from pairgrad.coherence.training.recorder import visits
 
 __all__ = [
     "Antisymmetry",

@@ -22,7 +22,8 @@ from pairgrad.coherence.causes.consequences import (
     nodes,
     scaling_findings,
 )
-from pairgrad.coherence.causes.picture import field_picture, slope_picture
+from pairgrad.coherence.causes.picture import FieldPicture, field_picture, slope_picture
+from pairgrad.coherence.causes.recorder import recordings_paused
 from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.judge.conclusions import TOGETHER, best_limits, by_argument, defective, tells, worst_of
 from pairgrad.coherence.judge.evidence import Evidence, conclude, first_order_findings, incomplete
@@ -38,13 +39,12 @@ from pairgrad.coherence.measure.second import refusal
 from pairgrad.coherence.measure.straight import StraightThrough, straight_through
 from pairgrad.coherence.measure.structure import structural_findings
 from pairgrad.coherence.report.readings import loudest_curves, state_defect
-from pairgrad.coherence.report.report import ArgumentGradient, FieldPicture, Report
+from pairgrad.coherence.report.report import ArgumentGradient, Report
 from pairgrad.coherence.subject.constraint import as_constraint, is_exactly_symmetric, resolve_constraints
 from pairgrad.coherence.subject.curves import Straight, still
 from pairgrad.coherence.subject.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
 from pairgrad.coherence.subject.intent import INTENTS, intent_of
 from pairgrad.coherence.subject.subject import Stopped, Subject, generators_restored
-from pairgrad.coherence.training.recorder import recordings_paused
 from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number
 
 
@@ -514,7 +514,7 @@ class _Audit:
         limits = best_limits(evidence.observations)
         lines = {id(observation.line): observation.line for observation in evidence.observations}
         tests = DEGREE * sum(line.panels for line in lines.values())
-        guilty = [verdict.visit for verdict in self.nodes if not verdict.coherent and verdict.declared is None]
+        guilty = [verdict.visit for verdict in self.nodes if verdict.guilty]
         return Report(
             name=subject.name,
             verdict=concluded.verdict,

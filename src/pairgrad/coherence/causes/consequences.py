@@ -4,26 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.causes.field import antisymmetry, circulation
 from pairgrad.coherence.causes.fork import best_scaling, fork
-from pairgrad.coherence.causes.nodes import Visit, replay
+from pairgrad.coherence.causes.nodes import Visit, replay, reproduced
+from pairgrad.coherence.causes.recorder import is_reached, visits
 from pairgrad.coherence.finding import Finding
+from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.measure.explore import Observation
 from pairgrad.coherence.measure.gradient import Measured
-from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.intent import intent_of
 from pairgrad.coherence.subject.subject import Point, Subject
-from pairgrad.coherence.training.recorder import is_reached, visits
 
 UPDATES = 32  # of the fork
 EXACT_FIELD = 128  # coordinates up to which the Jacobian of the field is taken whole
 
-AuditNode = Callable[[Callable[..., Any], Any, str | None], Report]  # callable, arguments, declared intent
+
+class Audited(Protocol):
+    """What is needed of the report on a single Function."""
+
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def headline(self) -> str: ...
+    @property
+    def defect(self) -> float: ...
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+_Report = TypeVar("_Report", bound=Audited)
+AuditNode = Callable[[Callable[..., Any], Any, str | None], _Report]  # callable, arguments, declared intent
 
 
 @dataclass(frozen=True)
@@ -31,8 +46,9 @@ class NodeVerdict:
     """A custom backward met on the way, audited alone."""
 
     visit: Visit
-    reports: tuple[Report, ...]
+    reports: tuple[Audited, ...]
     constant: bool = False  # its value does not depend on its arguments
+    unlike: str = ""  # why it was not judged: applied again, it does not do what it did
 
     @property
     def declared(self) -> str | None:
@@ -42,10 +58,16 @@ class NodeVerdict:
 
     @property
     def coherent(self) -> bool:
-        return self.declared is None and (self.constant or all(report.passed for report in self.reports))
+        """Whether it was judged, and nothing speaks against it."""
+        return self.declared is None and not self.unlike and (self.constant or all(report.passed for report in self.reports))
+
+    @property
+    def guilty(self) -> bool:
+        """Whether it was judged, and is wrong."""
+        return self.declared is None and not self.unlike and not self.coherent
 
 
-def nodes(subject: Subject, worst: Observation | None, audit_node: AuditNode) -> list[NodeVerdict]:
+def nodes(subject: Subject, worst: Observation | None, audit_node: AuditNode[Audited]) -> list[NodeVerdict]:
     """The custom Functions that one backward at the worst state, or at the inputs, goes through, each audited alone at the arguments it got there."""
     point, cotangent = subject.tensors, tuple(torch.ones_like(output) for output in subject.outputs)
     if worst is not None:
@@ -57,22 +79,26 @@ def nodes(subject: Subject, worst: Observation | None, audit_node: AuditNode) ->
         by_function.setdefault(visit.function, []).append(visit)
     found = []
     for group in by_function.values():
-        reports, constant = [], False
+        reports, constant, unlike = [], False, ""
         for visit in group:
             try:
+                off = reproduced(visit)
+                if off:
+                    unlike = f"applied again to what it got here, it sends on another gradient (off by {off:.2g})"
+                    break
                 report = alone(visit, audit_node)
-            except (TypeError, ValueError, RuntimeError):  # a node that cannot be applied alone
+            except (TypeError, ValueError, RuntimeError) as error:
+                unlike = f"it cannot be applied alone: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
                 continue
             if report is None:
                 constant = True
                 break
             reports.append(report)
-        if reports or constant:
-            found.append(NodeVerdict(group[0], tuple(reports), constant))
+        found.append(NodeVerdict(group[0], tuple(reports), constant, "" if reports or constant else unlike))
     return found
 
 
-def alone(visit: Visit, audit_node: AuditNode) -> Report | None:
+def alone(visit: Visit, audit_node: AuditNode[_Report]) -> _Report | None:
     """The audit of a node at the arguments of a visit; None if its value does not depend on them."""
     fn, arguments = replay(visit)
     return None if _is_constant(fn, arguments) else audit_node(_reached(fn, visit), arguments, intent_of(visit.function))
@@ -108,7 +134,9 @@ def node_findings(subject: Subject, verdicts: Sequence[NodeVerdict]) -> list[Fin
         visit, bad = verdict.visit, [report for report in verdict.reports if not report.passed]
         place = f"{visit.name} ({visit.location})" if visit.location else visit.name
         numbers = {"location": visit.location, "visits": len(verdict.reports), "incoherent_visits": len(bad)}
-        if verdict.constant:
+        if verdict.unlike:
+            found.append(Finding("node", "note", f"not judged: {verdict.unlike}", place, {"location": visit.location}))
+        elif verdict.constant:
             text = "hands on a gradient that was computed beforehand: its own value does not depend on its arguments, so it cannot be judged alone"
             found.append(Finding("node", "note", text, place, {"location": visit.location}))
         elif len(verdicts) == 1 and subject.name == f"{visit.name}.apply":

@@ -25,8 +25,8 @@ from pairgrad.coherence.causes.nodes import (
     received,
     version_of,
 )
+from pairgrad.coherence.subject.autocast import Autocast, autocast_state
 from pairgrad.coherence.subject.subject import generators_restored, rng_state, same_rng, set_rng_state
-from pairgrad.coherence.training.step import Autocast, autocast_state
 from pairgrad.ground.checks import describe
 
 _REMEDY = "compare with finite differences, or pass an implementation of the same function made of torch operations"

@@ -23,8 +23,8 @@ import torch
 from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
 from torch.compiler import is_dynamo_compiling
 
+from pairgrad.coherence.subject.autocast import Autocast
 from pairgrad.coherence.subject.subject import generators_restored, set_rng_state
-from pairgrad.coherence.training.step import Autocast
 from pairgrad.ground._torch_private import (
     function_of,
     is_collective,

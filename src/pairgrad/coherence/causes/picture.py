@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -12,7 +13,6 @@ from pairgrad.coherence.causes.consequences import Consistent
 from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.measure.path import OUTSIDE, Line
 from pairgrad.coherence.measure.scan import Scan
-from pairgrad.coherence.report.report import FieldPicture
 from pairgrad.coherence.subject.curves import scales
 from pairgrad.coherence.subject.subject import Point, Subject
 
@@ -21,6 +21,22 @@ SLOPES = 33  # places where the argument is one number
 REACH = 0.5  # how far any coordinate moves, over the size of its tensor
 _STEP = 2.0**-5  # of differences, over the width of the picture
 _CENTRAL = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
+
+
+@dataclass(frozen=True)
+class FieldPicture:
+    """The supplied field on a plane through the state, with the value under it, and the consistent field where it is known.
+
+    The axes are in units of the sizes of the coordinates. Rows go along y, entries of a row along x; a place where the callable is not finite holds NaN.
+    A function of one number has one row: x is the number itself, and the first entry of each pair is the slope.
+    """
+
+    axes: tuple[str, str]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    value: tuple[tuple[float, ...], ...]
+    supplied: tuple[tuple[tuple[float, float], ...], ...]
+    consistent: tuple[tuple[tuple[float, float], ...], ...] | None = None
 
 
 def field_picture(subject: Subject, consistent: Consistent | None = None, *, size: int = GRID, seed: int = 0) -> FieldPicture | None:

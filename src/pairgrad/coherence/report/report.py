@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
+from pairgrad.coherence.causes.picture import FieldPicture
 from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.judge.verdict import MEANING, PASSING, Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
@@ -82,22 +83,6 @@ class Curve:
     value: tuple[float, ...]
     work: tuple[float, ...]
     allowance: float
-
-
-@dataclass(frozen=True)
-class FieldPicture:
-    """The supplied field on a plane through the state, with the value under it, and the consistent field where it is known.
-
-    The axes are in units of the sizes of the coordinates. Rows go along y, entries of a row along x; a place where the callable is not finite holds NaN.
-    A function of one number has one row: x is the number itself, and the first entry of each pair is the slope.
-    """
-
-    axes: tuple[str, str]
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    value: tuple[tuple[float, ...], ...]
-    supplied: tuple[tuple[tuple[float, float], ...], ...]
-    consistent: tuple[tuple[tuple[float, float], ...], ...] | None = None
 
 
 class SavedReport:

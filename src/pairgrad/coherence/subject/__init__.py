@@ -1,3 +1,3 @@
 """What is audited: `subject` (a callable with its arguments), `backward` (its gradients), `settings` (of torch, put back), `sparse` (arguments),
-`jax_functions` (from JAX), `intent` (what is declared), `domain` and `constraint` (where to look), `curves` (how one argument moves).
+`jax_functions` (from JAX), `intent` (what is declared), `domain` and `constraint` (where to look), `curves` (how one argument moves), `autocast` (as it was).
 """

@@ -16,13 +16,13 @@ from pairgrad.coherence.audit import Progress, audit
 from pairgrad.coherence.causes.consequences import alone
 from pairgrad.coherence.causes.fork import relative_gap
 from pairgrad.coherence.causes.nodes import Interception, Visit, reproduced
+from pairgrad.coherence.causes.recorder import Kept, Recorder, Taken, key_of, recordings_paused
 from pairgrad.coherence.judge.verdict import Verdict, gravest
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport, interval, ranked
 from pairgrad.coherence.report.status import StatusLine
 from pairgrad.coherence.subject.intent import intent_of
 from pairgrad.coherence.subject.subject import Point, generators_restored, supplied
-from pairgrad.coherence.training.recorder import Kept, Recorder, Taken, key_of, recordings_paused
 from pairgrad.coherence.training.step import Replay
 from pairgrad.coherence.training.tape import Tape
 from pairgrad.ground._torch_private import pytree

@@ -26,8 +26,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from pairgrad.coherence.causes.nodes import is_custom, version_of
+from pairgrad.coherence.subject.autocast import autocast_state
 from pairgrad.coherence.subject.subject import rng_state, same_rng
-from pairgrad.coherence.training.step import Call, Group, Replay, Seen, Slot, Source, Step, autocast_state
+from pairgrad.coherence.training.step import Call, Group, Replay, Seen, Slot, Source, Step
 from pairgrad.ground._torch_private import (
     apply_owner,
     compiled_region_functions,

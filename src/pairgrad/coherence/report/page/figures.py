@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from pairgrad.coherence.causes.picture import FieldPicture
 from pairgrad.coherence.measure.scan import Region
 from pairgrad.coherence.report.page.svg import (
     LARGEST,
@@ -25,7 +26,7 @@ from pairgrad.coherence.report.page.svg import (
     pretty,
     tag,
 )
-from pairgrad.coherence.report.report import Curve, FieldPicture
+from pairgrad.coherence.report.report import Curve
 
 MOST = 300  # points of one figure
 EVENTS = {"jump": "the value leaps", "kink": "the gradient leaps, the value does not"}

@@ -33,8 +33,8 @@ from pairgrad.coherence.causes.nodes import (
     received,
     version_of,
 )
+from pairgrad.coherence.subject.autocast import autocast_state
 from pairgrad.coherence.subject.subject import rng_state, same_rng
-from pairgrad.coherence.training.step import autocast_state
 from pairgrad.ground._torch_private import current_backward, is_collective, maybe_current_level, operator_metadata, pytree, sparse_parts
 from pairgrad.ground.checks import describe, integer_at_least
 
