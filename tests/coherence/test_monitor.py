@@ -150,7 +150,7 @@ def test_steps_may_be_numbered_by_the_caller():
 
 
 def test_a_last_look_at_the_end():
-    monitor = watched(4, every=1000)
+    monitor = watched(4, every=40)
     assert {node.visits for node in monitor.report.nodes} == {4}
     assert {row["step"] for row in monitor.rows} == {4}
     again = watched(10, every=10)

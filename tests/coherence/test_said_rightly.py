@@ -328,3 +328,14 @@ def test_the_rooms_have_no_cycle() -> None:
         for room in [room for room, others in edges.items() if not others - set(order)]:
             order.append(room)
             del edges[room]
+
+
+def test_the_inheritable_tests_take_constraints() -> None:
+    class Cholesky(CoherenceTests):
+        function = torch.linalg.cholesky
+        inputs = spd()
+        constraints = "positive_definite"
+        dtypes = (D,)
+        left_out = {"test_vmap": "takes long", "test_compiled": "takes long", "test_empty_batch": "a matrix has no batch"}  # noqa: RUF012
+
+    Cholesky.check()

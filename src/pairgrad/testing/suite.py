@@ -75,7 +75,7 @@ class CoherenceTests:
         limit: at the inputs, the audit must be able to see defects down to this; None: whatever it can see; a number, or one for each dtype.
         allow: further verdicts that pass, such as "jump".
         expected: a verdict that the function is known to get, such as "incoherent": any other one fails. `expects` decides case by case.
-        effort, seed, module: as for `audit`.
+        constraints, effort, seconds, seed, module: as for `audit`.
         second_order: "right", "refused" (they raise), or "right or refused".
         deterministic: whether two calls have to give equal bits.
         reference: another implementation that is exact, or more accurate; called with the same arguments in float64.
@@ -109,6 +109,8 @@ class CoherenceTests:
     expected: Any = None
     effort: Any = "quick"
     seed: Any = 0
+    seconds: Any = 60.0
+    constraints: Any = None
     module: Any = None
     second_order: Any = "right or refused"
     deterministic: Any = True
@@ -463,6 +465,8 @@ class CoherenceTests:
             intent=self._given("intent"),
             module=self._given("module"),
             seed=self._given("seed"),
+            seconds=self._given("seconds"),
+            constraints=self._given("constraints"),
             consequences=self.expects(case) is None,
             **options,
         )

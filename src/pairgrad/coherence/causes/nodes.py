@@ -518,7 +518,7 @@ class _Method:
 
     def __init__(self, interception: Interception, name: str, raw: Any) -> None:
         self.interception, self.name, self.raw = interception, name, raw
-        self._around: dict[type, Callable[..., Any]] = {}
+        self._around: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {}  # the original, and what stands around it
 
     def __reduce__(self) -> Any:
         """Pickled with its class, it is what it stands around."""
@@ -528,14 +528,15 @@ class _Method:
         if instance is None:
             known = self._around.get(owner)
             if known is not None:
-                return known
+                return known[self.interception._active]
         original = _bound(self.raw, instance, owner)
         if instance is not None or not (isinstance(owner, type) and issubclass(owner, Function) and self.interception.covers(owner)):
             return original
         if len(self._around) >= _CACHED:  # classes made anew at every step must not live on here
             self._around.clear()
-        self._around[owner] = around = self.interception.around(self.name, owner, original)
-        return around
+        around = self.interception.around(self.name, owner, original)
+        self._around[owner] = original, around
+        return around if self.interception._active else original
 
 
 def _itself(value: Any) -> Any:

@@ -262,6 +262,10 @@ class Recorder(Interception):
         self.left_out: set[tuple[str, str | None]] = set()  # names and locations of functions that are not to be recorded
         self.clear()
 
+    def pause(self, paused: bool) -> None:
+        """While it is paused, methods go straight to what they stand around."""
+        self._active = not paused
+
     def clear(self) -> None:
         """Forgets every visit."""
         self._of_class: dict[type[Function], Kept] = {}

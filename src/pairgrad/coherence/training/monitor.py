@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import random
 import time
 import warnings
 from collections import deque
@@ -34,6 +35,8 @@ _CELLS: dict[str, Callable[[NodeReport], Any]] = {
 }
 COLUMNS: tuple[str, ...] = ("step", *_CELLS, "seconds")
 PREFIX = "coherence"
+OFTEN = 64  # steps between looks from which on not every step is watched
+WATCHED = 4  # one of that many steps is, drawn at random
 REMEMBERED = 1024  # looks whose reports are kept as rows
 
 
@@ -52,7 +55,8 @@ class IncoherentBackward(RuntimeError):
 class CoherenceMonitor:
     """Watches the custom backwards of a training run.
 
-    Between two looks it keeps a few states of each function, drawn evenly from all that were visited. Every `every` steps, inside `step()`, it audits
+    Between two looks it keeps a few states of each function, drawn evenly from all that were visited in the steps that are watched: all of them, or, where
+    looks are 64 steps or more apart, one in four, drawn at random. Every `every` steps, inside `step()`, it audits
     them, logs what it found and starts a new draw. Nothing is audited during a forward or a backward, results keep their bits, and memory is bounded
     however long the run is. (A Function that keeps state of its own between calls, outside of its arguments, is called by a look like by anybody else;
     it is noticed, and not called again.)
@@ -116,6 +120,7 @@ class CoherenceMonitor:
         self._running = False
         self._since, self._spent = time.perf_counter(), 0.0
         self._warned: set[str] = set()
+        self._random = random.Random(seed)
         self.report: RunReport | None = None
         self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
 
@@ -154,6 +159,7 @@ class CoherenceMonitor:
         """
         self._steps += 1
         self._last = self._steps if step is None else step
+        self._recording.watch(self.every < OFTEN or self._random.randrange(WATCHED) == 0)
         within = self._spent <= self._share * (
             time.perf_counter() - self._since
         )  # a look at large tensors may have taken more than its share
