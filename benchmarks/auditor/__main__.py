@@ -1,4 +1,4 @@
-"""The auditor beside gradcheck (with its cost), over the functions of torch, and the cost of recording: writes three pages of docs/.
+"""The auditor beside gradcheck and opcheck (with its cost), over the functions of torch, and the cost of recording: writes three pages of docs/.
 
 python -m benchmarks.auditor                     # everything: some fifteen minutes
 python -m benchmarks.auditor comparison          # the zoo, and the cost: docs/auditor-comparison.md
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
             print(cost.table(cost.measure()))
         if options.what in ("comparison", "all"):
             cases = comparison.compare(comparison.zoo_cases(), options.seeds)
-            text = comparison.page(cases, cost.measure(), f"{COMMAND} comparison{seeds}")
+            text = comparison.page(cases, comparison.time_scalars(), cost.measure(), f"{COMMAND} comparison{seeds}")
             write_atomically(options.output / "auditor-comparison.md", text)
             print(text)
             good &= comparison.clean(cases)

@@ -1,4 +1,4 @@
-"""The auditor and torch's gradcheck on the same zoo: which broken functions each finds, and which right ones it flags."""
+"""The auditor and torch's gradcheck and opcheck on the same zoo: which broken functions each finds, and which right ones it flags."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from tests.coherence.zoo import independent, ours
+from tests.coherence.zoo import independent, ours, reported
 from tests.coherence.zoo.specimen import Specimen
 from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from torch.library import opcheck
 
 from benchmarks.auditor.cost import Cost
 from benchmarks.auditor.cost import table as cost_table
@@ -22,15 +23,29 @@ from benchmarks.progress import progress
 from pairgrad.coherence import Report, Verdict, audit
 from pairgrad.ground.timing import machine_line
 
-ZOO: tuple[Specimen, ...] = (*independent.SPECIMENS, *ours.SPECIMENS)
+ZOO: tuple[Specimen, ...] = (*independent.SPECIMENS, *ours.SPECIMENS, *reported.SPECIMENS)
 HALF: tuple[Specimen, ...] = ours.HALF_SPECIMENS
 CHECKS: dict[str, Callable[..., bool]] = {
     "gradcheck": gradcheck,
     "fast gradcheck": partial(gradcheck, fast_mode=True),
     "gradgradcheck": gradgradcheck,
 }
-TOOLS = ("audit", *CHECKS)
-FLAGGED, CLEARED, RAISED, UNDECIDED = "flagged", "cleared", "raised", "undecided"
+TOOLS = ("audit", *CHECKS, "opcheck")
+FLAGGED, CLEARED, RAISED, UNDECIDED, NOT_APPLICABLE = "flagged", "cleared", "raised", "undecided", "does not apply"
+
+# Audited at one number each, for the time that this takes.
+SCALARS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "sin": torch.sin,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "erf": torch.erf,
+    "lgamma": torch.lgamma,
+    "softplus": torch.nn.functional.softplus,
+    "erfcx": torch.special.erfcx,
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +53,10 @@ class Outcome:
     """What one tool said of one function.
 
     Attributes:
-        said: "flagged", "cleared", "raised" (an error that is no verdict) or "undecided".
+        said: "flagged", "cleared", "raised" (an error other than a verdict), "undecided" or "does not apply".
         text: the measured defect, or the error.
-        seconds: what it took.
+        seconds: the processor time that it took, which other work on the machine does not change.
+        calls: how often an audit called the function; 0 for the others.
         warned: how many warnings it gave.
         defect: what the audit measured; NaN for the others.
     """
@@ -48,6 +64,7 @@ class Outcome:
     said: str
     text: str = ""
     seconds: float = 0.0
+    calls: int = 0
     warned: int = 0
     defect: float = math.nan
 
@@ -90,25 +107,45 @@ def compare(cases: Sequence[tuple[Specimen, torch.dtype]], seeds: int) -> list[C
 
 
 def judge(tool: str, specimen: Specimen, make: str, dtype: torch.dtype, seed: int, *, domain: bool = True) -> Outcome:
-    """The function and its inputs are made anew: some edit them."""
+    """The function and its inputs are made for each call: some edit them."""
+    torch.compiler.reset()  # past a number of compilations torch runs a compiled function as it is
     fn, inputs = getattr(specimen, make)(), specimen.inputs(seed, dtype)
+    if tool == "opcheck" and not hasattr(fn, "register_fake"):  # what torch.library.custom_op makes has it
+        return Outcome(NOT_APPLICABLE)
+    defect, calls = math.nan, 0
     with warnings.catch_warnings(record=True) as given, torch.random.fork_rng(devices=[]):
         warnings.simplefilter("always")
         torch.manual_seed(seed)
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             if tool == "audit":
-                report = audit(fn, inputs, domain=specimen.domain if domain else None, dtype=dtype, seed=seed, consequences=False)
-                said, text, defect = _said(report), _measured(report), report.defect
+                report = audit(
+                    fn,
+                    inputs,
+                    domain=specimen.domain if domain else None,
+                    constraints=specimen.constraints,
+                    dtype=dtype,
+                    seed=seed,
+                    consequences=False,
+                )
+                said, text, defect, calls = _said(report), _measured(report), report.defect, report.evaluations
+            elif tool == "opcheck":
+                said, text = _registered(fn, inputs)
             else:
                 CHECKS[tool](*as_positional(fn, inputs, dtype))
-                said, text, defect = CLEARED, "", math.nan
+                said, text = CLEARED, ""
         except GradcheckError as error:
-            said, text, defect = FLAGGED, _first_line(error), math.nan
+            said, text = FLAGGED, _first_line(error)
         except Exception as error:  # whatever a tool stumbles over is listed on the page
-            said, text, defect = RAISED, f"{type(error).__name__}: {_first_line(error)}", math.nan
-        seconds = time.perf_counter() - started
-    return Outcome(said, text, seconds, len(given), defect)
+            said, text = RAISED, f"{type(error).__name__}: {_first_line(error)}"
+        seconds = time.process_time() - started
+    return Outcome(said, text, seconds, calls, len(given), defect)
+
+
+def _registered(op: Any, inputs: tuple[Any, ...]) -> tuple[str, str]:
+    """What opcheck says: each of its tests is "SUCCESS" or an error."""
+    failed = {test: error for test, error in opcheck(op, inputs, raise_exception=False).items() if error != "SUCCESS"}
+    return (FLAGGED, "fails " + ", ".join(failed)) if failed else (CLEARED, "")
 
 
 def _said(report: Report) -> str:
@@ -153,7 +190,7 @@ def _first_line(error: BaseException) -> str:
 
 def share(cases: Iterable[Case], side: str, tool: str) -> tuple[int, int]:
     """(flagged, all) of the broken or the right functions."""
-    outcomes = [outcome for case in cases for outcome in (getattr(case, side) or {}).get(tool, [])]
+    outcomes = [outcome for case in cases for outcome in (getattr(case, side) or {}).get(tool, []) if outcome.said != NOT_APPLICABLE]
     return sum(outcome.said == FLAGGED for outcome in outcomes), len(outcomes)
 
 
@@ -180,9 +217,10 @@ def of(pair: tuple[int, int]) -> str:
     return f"{pair[0]} / {pair[1]}" if pair[1] else ""
 
 
-def told_apart(cases: Iterable[Case], tool: str) -> tuple[int, int]:
-    """(pairs of which a tool flags the broken function and clears the right one, all pairs)."""
+def distinguished(cases: Iterable[Case], tool: str) -> tuple[int, int]:
+    """(pairs of which a tool flags the broken function and clears the right one, all pairs that it applies to)."""
     pairs = [pair for case in cases if case.broken is not None for pair in zip(case.broken[tool], case.right[tool], strict=True)]
+    pairs = [(broken, right) for broken, right in pairs if NOT_APPLICABLE not in (broken.said, right.said)]
     return sum(broken.said == FLAGGED and right.said == CLEARED for broken, right in pairs), len(pairs)
 
 
@@ -190,28 +228,31 @@ def summary(cases: Sequence[Case]) -> str:
     """What the numbers say of one dtype."""
     parts = []
     for tool in TOOLS:
-        (found, broken), (flagged, right), apart = share(cases, "broken", tool), share(cases, "right", tool), told_apart(cases, tool)
+        (found, broken), (flagged, right), apart = share(cases, "broken", tool), share(cases, "right", tool), distinguished(cases, tool)
         wanted = share((case for case in cases if declared(case)), "right", tool)[0]
         aside = f" ({wanted} of them declared as wanted)" if wanted else ""
+        if not right:
+            continue
         name = "the audit" if tool == "audit" else f"`{tool}`"
+        pairs = f"{apart[0]} of {apart[1]} pairs" + (" that it applies to" if tool == "opcheck" else "")
         parts.append(
-            f"{name} finds {found} of {broken} broken functions, flags {flagged} of {right} right ones{aside} and tells {apart[0]} of {apart[1]} pairs apart"
+            f"{name} finds {found} of {broken} broken functions, flags {flagged} of {right} right ones{aside} and distinguishes {pairs}"
         )
     return "; ".join(parts) + "."
 
 
 def missed_by_torch(cases: Sequence[Case]) -> str:
-    """The broken specimens that gradcheck and gradgradcheck together let pass, and how large their mistakes are."""
+    """The broken functions that pass gradcheck, its fast mode and gradgradcheck, and how large their mistakes are."""
     missed = [
         case.specimen
         for case in cases
         if case.broken and any(all(case.broken[tool][k].said != FLAGGED for tool in CHECKS) for k in range(len(case.broken["audit"])))
     ]
     if not missed:
-        return "No broken function is let pass by all three checks of torch."
+        return "Every broken function is flagged by at least one of torch's three gradient checks."
     elsewhere = [specimen for specimen in missed if specimen.domain is not None]
     sizes = sorted(specimen.defect for specimen in missed if specimen.domain is None)
-    text = f"{len(missed)} broken specimens are let pass by all three checks of torch at some draw: {len(elsewhere)} wrong only away from the inputs"
+    text = f"Broken functions that pass all three gradient checks of torch at some draw: {len(missed)}, {len(elsewhere)} wrong only away from the inputs"
     return text + (
         f", {len(sizes)} with mistakes of {sizes[0]:.0e} to {sizes[-1]:.0e} of the gradient, median {statistics.median(sizes):.0e}."
         if sizes
@@ -220,27 +261,29 @@ def missed_by_torch(cases: Sequence[Case]) -> str:
 
 
 def on_common_ground(cases: Sequence[Case]) -> str:
-    """The count without the pairs that gradcheck cannot tell apart by construction; beside each check, gradcheck and gradgradcheck taken together."""
+    """The count without the pairs that gradcheck cannot distinguish by construction; beside each check, gradcheck and gradgradcheck taken together."""
     common = [case for case in cases if case.broken is not None and case.specimen.domain is None and not declared(case)]
-    apart = {tool: told_apart(common, tool)[0] for tool in TOOLS}
-    pair, every, together = ("gradcheck", "gradgradcheck"), told_apart(common, "audit")[1], 0
+    apart = {tool: distinguished(common, tool)[0] for tool in ("audit", *CHECKS)}
+    pair, every, together = ("gradcheck", "gradgradcheck"), distinguished(common, "audit")[1], 0
     for case in common:
         assert case.broken is not None
         for k in range(len(case.broken["audit"])):
             flagged = any(case.broken[tool][k].said == FLAGGED for tool in pair)
             together += flagged and all(case.right[tool][k].said != FLAGGED for tool in pair)
-    counts = ", ".join(f"{tool} {apart[tool]}" for tool in TOOLS)
+    counts = ", ".join(f"{tool} {count}" for tool, count in apart.items())
     return (
-        "Without the pairs that differ by a declaration and those wrong only away from the inputs, which gradcheck cannot tell apart by construction, "
-        f"{every} pairs are left, of which are told apart: {counts}, gradcheck and gradgradcheck together {together}."
+        "Without the pairs that differ by a declaration and those wrong only away from the inputs, which gradcheck cannot distinguish by construction, "
+        f"the pairs number {every}. Pairs distinguished: {counts}, gradcheck and gradgradcheck together {together}."
     )
 
 
-def overall(groups: dict[str, Sequence[Case]]) -> list[str]:
-    lines = [row("dtype", "tool", "broken found", "right flagged", "pairs told apart"), rule(5)]
+def overall(groups: Mapping[str, Sequence[Case]]) -> list[str]:
+    lines = [row("dtype", "tool", "broken found", "right flagged", "pairs distinguished"), rule(5)]
     for name, group in groups.items():
         lines += [
-            row(name, tool, *(of(share(group, side, tool)) for side in ("broken", "right")), of(told_apart(group, tool))) for tool in TOOLS
+            row(name, tool, *(of(share(group, side, tool)) for side in ("broken", "right")), of(distinguished(group, tool)))
+            for tool in TOOLS
+            if any(outcome.said != NOT_APPLICABLE for case in group for outcome in case.right[tool])
         ]
     return lines
 
@@ -273,26 +316,28 @@ def said(outcomes: Sequence[Outcome]) -> str:
         return f"{flagged} of {every}"
     if flagged:
         return "found"
+    if any(outcome.said == NOT_APPLICABLE for outcome in outcomes):
+        return ""
     return "raised" if any(outcome.said == RAISED for outcome in outcomes) else "**missed**"
 
 
 def by_specimen(cases: Sequence[Case]) -> list[str]:
-    lines = [row("specimen", "kind", "mistake", "audit", *CHECKS, "right one flagged by"), rule(5 + len(CHECKS))]
+    lines = [row("specimen", "kind", "mistake", *TOOLS, "right one flagged by"), rule(4 + len(TOOLS))]
     for case in cases:
-        wrongly = ", ".join(tool for tool in TOOLS if any(outcome.said == FLAGGED for outcome in case.right[tool])) or "nobody"
+        wrongly = ", ".join(tool for tool in TOOLS if any(outcome.said == FLAGGED for outcome in case.right[tool])) or "none"
         name = case.specimen.name + (", over a domain" if case.specimen.domain is not None else "")
         if case.broken is None:
             cells = ("not broken in this dtype", *("" for _ in TOOLS))
         else:
             verdict, first = said(case.broken["audit"]), case.broken["audit"][0]
             measured = first.text if verdict == "found" else f"{verdict}: {first.text}"
-            cells = (f"{case.specimen.defect:.0e}", measured, *(said(case.broken[tool]) for tool in CHECKS))
+            cells = (f"{case.specimen.defect:.0e}", measured, *(said(case.broken[tool]) for tool in TOOLS[1:]))
         lines.append(row(name, case.specimen.kind, *cells, wrongly))
     return lines
 
 
 def raised(cases: Sequence[Case]) -> list[str]:
-    """Errors that are no verdict, with where they came up, and audits that could not tell."""
+    """Errors other than a verdict, with where they came up, and audits that were inconclusive."""
     errors: dict[tuple[str, str], list[str]] = {}
     for case in cases:
         for side in ("broken", "right"):
@@ -306,14 +351,86 @@ def raised(cases: Sequence[Case]) -> list[str]:
 
 def times(cases: Sequence[Case]) -> list[str]:
     """Medians over the right functions, and of the ratios of calls that followed each other."""
-    lines = [row("", *TOOLS), rule(1 + len(TOOLS))]
+    tools = ("audit", *CHECKS)
+    lines = [row("", *tools), rule(1 + len(tools))]
     groups = {name: [case for case in cases if case.dtype_name == name] for name in dict.fromkeys(case.dtype_name for case in cases)}
     for name, group in groups.items():
-        spent = {tool: [outcome.seconds for case in group for outcome in case.right[tool]] for tool in TOOLS}
-        lines.append(row(f"{name}: milliseconds", *(f"{1e3 * statistics.median(spent[tool]):.3g}" for tool in TOOLS)))
-        ratios = ((a / b for a, b in zip(spent["audit"], spent[tool], strict=True)) for tool in TOOLS)
+        spent = {tool: [outcome.seconds for case in group for outcome in case.right[tool]] for tool in tools}
+        lines.append(row(f"{name}: milliseconds", *(f"{1e3 * statistics.median(spent[tool]):.3g}" for tool in tools)))
+        ratios = ((a / b for a, b in zip(spent["audit"], spent[tool], strict=True)) for tool in tools)
         lines.append(row(f"{name}: audit over this", *(f"{statistics.median(ratio):.3g}" for ratio in ratios)))
     return lines
+
+
+def time_scalars() -> dict[str, list[Outcome]]:
+    """{dtype: audits of the functions in SCALARS at one number, with every default}."""
+    found: dict[str, list[Outcome]] = {}
+    for dtype in (torch.float64, torch.float32):
+        for name, fn in SCALARS.items():
+            x = torch.tensor(0.7, dtype=dtype, requires_grad=True)
+            started = time.process_time()
+            report = audit(fn, x)
+            seconds = time.process_time() - started
+            outcome = Outcome(_said(report), f"{name}: {_measured(report)}", seconds, report.evaluations)
+            found.setdefault(str(dtype).removeprefix("torch."), []).append(outcome)
+    return found
+
+
+def time_table(cases: Sequence[Case], scalars: dict[str, list[Outcome]]) -> list[str]:
+    """Median and 90th percentile of the seconds and the calls of an audit."""
+    header = ("", "audits", "seconds, median", "seconds, 90th percentile", "longest", "calls, median", "calls, 90th percentile")
+    lines = [row(*header), rule(len(header))]
+    groups: dict[str, list[Outcome]] = {}
+    for case in cases:
+        for side in ("right", "broken"):
+            groups.setdefault(f"zoo, {case.dtype_name}, {side}", []).extend((getattr(case, side) or {}).get("audit", []))
+    groups |= {f"{len(outcomes)} scalar functions of torch, {name}": outcomes for name, outcomes in scalars.items()}
+    for name, outcomes in groups.items():
+        seconds, calls = sorted(outcome.seconds for outcome in outcomes), sorted(outcome.calls for outcome in outcomes)
+        if seconds:
+            figures = (statistics.median(seconds), percentile(seconds, 0.9), seconds[-1])
+            counts = (statistics.median(calls), percentile(calls, 0.9))
+            lines.append(row(name, str(len(seconds)), *(f"{value:.2f}" for value in figures), *(f"{count:.0f}" for count in counts)))
+    return lines
+
+
+def scalars_not_cleared(scalars: dict[str, list[Outcome]]) -> list[str]:
+    """The scalar functions that an audit does not clear; the evidence is on the page of torch's functions."""
+    found = [f"{outcome.text} ({name})" for name, outcomes in scalars.items() for outcome in outcomes if outcome.said != CLEARED]
+    if not found:
+        return []
+    return [
+        f"Not cleared among the scalar functions: {', '.join(found)}. See [what the audit finds in torch itself](auditor-library.md).",
+        "",
+    ]
+
+
+def percentile(ordered: Sequence[float], level: float) -> float:
+    """The smallest of the numbers that at least this share of them does not exceed."""
+    return ordered[max(0, math.ceil(level * len(ordered)) - 1)]
+
+
+def not_clean(cases: Sequence[Case]) -> list[str]:
+    """Every broken function that the audit did not flag, and every right one that it did not clear."""
+    lines = []
+    for case in cases:
+        for side, wanted in (("broken", FLAGGED), ("right", CLEARED)):
+            for seed, outcome in enumerate((getattr(case, side) or {}).get("audit", [])):
+                if outcome.said != wanted:
+                    lines.append(f"- {case.specimen.name} ({side}, {case.dtype_name}, draw {seed}): {outcome.said}, {outcome.text}")
+    return lines or ["None: every broken function was flagged, and every right one cleared."]
+
+
+def op_sentence(cases: Sequence[Case]) -> list[str]:
+    """How many pairs opcheck applies to, and what it says of them."""
+    double = [case for case in cases if case.dtype == torch.float64]
+    (found, broken), (flagged, right) = share(double, "broken", "opcheck"), share(double, "right", "opcheck")
+    return [
+        "`torch.library.opcheck` takes only operators made with `torch.library`. It checks how they are registered (schema, autograd key, fake kernel, and",
+        "that compiled and eager results agree); it does not check whether a gradient is right.",
+        f"Of the {len(double)} pairs in float64 it applies to {right}: it flags {found} of {broken} broken functions and {flagged} of {right} right ones.",
+        f"For the other {len(double) - right} pairs its cell is empty.",
+    ]
 
 
 def domains(cases: Sequence[Case]) -> list[str]:
@@ -325,14 +442,14 @@ def domains(cases: Sequence[Case]) -> list[str]:
     return lines
 
 
-def page(cases: Sequence[Case], costs: Sequence[Cost], command: str) -> str:
+def page(cases: Sequence[Case], scalars: dict[str, list[Outcome]], costs: Sequence[Cost], command: str) -> str:
     groups = {name: [case for case in cases if case.dtype_name == name] for name in dict.fromkeys(case.dtype_name for case in cases)}
     warned = sum(outcome.warned > 0 for case in groups.get("float32", []) for tool in CHECKS for outcome in case.right[tool])
     checked = sum(len(case.right[tool]) for case in groups.get("float32", []) for tool in CHECKS)
     seeds = len(cases[0].right["audit"])
     names = {case.specimen.name for case in cases}
     kinds, draws = len({case.specimen.kind for case in cases}), f"{seeds} draws of each" if seeds > 1 else "one draw of each"
-    blind = sum(name.startswith("independent-") for name in names)
+    blind, public = (sum(name.startswith(prefix) for name in names) for prefix in ("independent-", "reported-"))
     lines = [
         "# The auditor beside gradcheck",
         "",
@@ -340,11 +457,12 @@ def page(cases: Sequence[Case], costs: Sequence[Cost], command: str) -> str:
         f"{machine_line()}.",
         "",
         f"The zoo of `tests/coherence/zoo`: {len(names)} pairs of a right and a broken function, of {kinds} kinds; {blind} of the pairs",
-        "were written without knowing how the auditor works. Every tool gets the same functions at the same inputs",
+        f"were written without knowing how the auditor works, {public} after public bug reports. Every tool gets the same functions at the same inputs",
         f"({draws}): `pairgrad.audit` with its defaults (without consequences, on which the verdict does not depend), and from",
         "`torch.autograd` `gradcheck`, `gradcheck(fast_mode=True)` and `gradgradcheck`, all with torch's default tolerances (eps 1e-6, atol 1e-5, rtol 1e-3).",
         "Parameters of modules are handed to gradcheck as further inputs. A `GradcheckError` counts as flagged; other errors are listed below and count as not",
-        "flagged. A jump in the value is found by the audit as such.",
+        "flagged. A jump in the value is found by the audit as such. Where a function is defined on a part of its space alone,",
+        "such as the symmetric matrices, the audit is given that as `constraints`; gradcheck has no such argument.",
         "",
         *overall(groups),
         "",
@@ -355,6 +473,12 @@ def page(cases: Sequence[Case], costs: Sequence[Cost], command: str) -> str:
         f"gradcheck is made for float64: in float32 it warned in {warned} of {checked} calls on right functions, and its differences of step 1e-6 are mostly",
         "rounding, so that it flags right and broken functions alike. It knows no declared intent; `pairgrad.intended` is what clears a straight-through",
         "estimator in the audit. gradgradcheck looks at second derivatives alone; it flags functions that refuse them, too, which the audit only notes.",
+        "",
+        *op_sentence(cases),
+        "",
+        "## Where the audit was wrong",
+        "",
+        *not_clean(cases),
         "",
     ]
     for name, group in groups.items():
@@ -383,7 +507,7 @@ def page(cases: Sequence[Case], costs: Sequence[Cost], command: str) -> str:
         "",
         *flagged_right(groups.get("float64", [])),
         "",
-        "## Errors that are no verdict",
+        "## Errors and inconclusive audits",
         "",
         *raised(cases),
         "",
@@ -394,6 +518,14 @@ def page(cases: Sequence[Case], costs: Sequence[Cost], command: str) -> str:
         "",
         *times(cases),
         "",
+        "## Time of an audit",
+        "",
+        "Seconds of processor time on one thread: on an idle core, the time on the clock. The zoo with the default effort, without consequences; the scalar",
+        f"functions ({', '.join(SCALARS)}) at one number, with every default.",
+        "",
+        *time_table(cases, scalars),
+        "",
+        *scalars_not_cleared(scalars),
         "## Cost of an audit",
         "",
         cost_table(costs),

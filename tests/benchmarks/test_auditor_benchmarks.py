@@ -20,6 +20,7 @@ COST = cost.Cost("f", "coherent", seconds=1.0, seconds_goal=2.0, evaluations=10,
 
 # Wrong in the ninth digit, which torch's tolerance of 1e-3 cannot see; wrong by half; right in both dtypes, all three.
 SUBTLE, COARSE = "independent-leaky-gelu", "independent-squared-hinge"
+OPERATOR = "independent-log-floor"  # a custom op of torch.library
 
 
 def cells(text: str, heading: str) -> list[list[str]]:
@@ -45,10 +46,10 @@ def test_what_each_tool_finds_is_counted(cases: list[comparison.Case]) -> None:
     assert comparison.share(double, "broken", "audit") == (2, 2)
     assert comparison.share(double, "broken", "gradcheck") == (1, 2)
     assert comparison.share(double, "broken", "fast gradcheck") == (1, 2)
-    for tool in comparison.TOOLS:
+    for tool in ("audit", *comparison.CHECKS):
         assert comparison.share(double, "right", tool) == (0, 2), tool
-    assert comparison.told_apart(double, "audit") == (2, 2)
-    assert comparison.told_apart(double, "gradcheck") == (1, 2)
+    assert comparison.distinguished(double, "audit") == (2, 2)
+    assert comparison.distinguished(double, "gradcheck") == (1, 2)
     assert comparison.clean(cases)
 
 
@@ -56,31 +57,36 @@ def test_a_function_that_is_not_broken_in_a_dtype_does_not_count(cases: list[com
     single = [case for case in cases if case.dtype == torch.float32]
     assert comparison.share(single, "broken", "audit") == (1, 1)
     assert comparison.share(single, "right", "audit") == (0, 2)
-    # Differences of step 1e-6 are rounding in float32: what is right is flagged too, and no pair is told apart.
+    # Differences of step 1e-6 are rounding in float32: what is right is flagged too, and no pair is distinguished.
     assert comparison.share(single, "right", "gradcheck") == (2, 2)
-    assert comparison.told_apart(single, "gradcheck") == (0, 1)
+    assert comparison.distinguished(single, "gradcheck") == (0, 1)
 
 
 def test_the_comparison_is_written_from_the_counts(cases: list[comparison.Case]) -> None:
-    text = comparison.page(cases, [COST], "the command")
+    text = comparison.page(
+        cases, {"float64": [comparison.Outcome("cleared", seconds=s, calls=100) for s in range(1, 11)]}, [COST], "the command"
+    )
     assert "Measured by `the command` on" in text
     assert (
-        "In float64, the audit finds 2 of 2 broken functions, flags 0 of 2 right ones and tells 2 of 2 pairs apart; `gradcheck` finds 1 of 2"
+        "In float64, the audit finds 2 of 2 broken functions, flags 0 of 2 right ones and distinguishes 2 of 2 pairs; `gradcheck` finds 1 of 2"
         in text
     )
     assert (
-        "1 broken specimens are let pass by all three checks of torch at some draw: 0 wrong only away from the inputs, 1 with mistakes of 7e-09"
+        "Broken functions that pass all three gradient checks of torch at some draw: 1, 0 wrong only away from the inputs, 1 with mistakes of 7e-09"
         in text
     )
     assert (
-        "2 pairs are left, of which are told apart: audit 2, gradcheck 1, fast gradcheck 1, gradgradcheck 0, gradcheck and gradgradcheck together 1."
+        "the pairs number 2. Pairs distinguished: audit 2, gradcheck 1, fast gradcheck 1, gradgradcheck 0, gradcheck and gradgradcheck together 1."
         in text
     )
     assert [row[0] for row in cells(text, "By specimen, float64")] == [SUBTLE, COARSE]
     subtle, coarse = cells(text, "By specimen, float64")
     assert re.fullmatch(r"[5-9](\.\d+)?e-09 ± \de-1\d", subtle[3])
-    assert subtle[4:] == ["**missed**", "**missed**", "**missed**", "nobody"]
+    assert subtle[4:] == ["**missed**", "**missed**", "**missed**", "", "none"]
     assert coarse[4:6] == ["found", "found"]
+    *_, scalars = cells(text, "Time of an audit")
+    assert scalars == ["10 scalar functions of torch, float64", "10", "5.50", "9.00", "10.00", "100", "100"]
+    assert "None: every broken function was flagged, and every right one cleared." in text
     assert cells(text, "Cost of an audit")[0][5:] == ["3.0", "200.5", "at most 200: **not held**"]
 
 
@@ -94,7 +100,44 @@ def test_a_missed_function_and_a_wrong_accusation_are_not_clean(cases: list[comp
         assert not comparison.clean([stumbled])
     assert not comparison.clean([missed])
     assert not comparison.clean([accused])
-    assert "- independent-squared-hinge (batch-coupled rescale), audit: 0." in comparison.page([accused], [], "")
+    assert "- independent-squared-hinge (batch-coupled rescale), audit: 0." in comparison.page([accused], {}, [], "")
+    assert "- independent-squared-hinge (broken, float64, draw 0): cleared, coherent" in comparison.page([missed], {}, [], "")
+
+
+def test_opcheck_counts_operators_alone_and_does_not_judge_gradients() -> None:
+    cases = comparison.compare([(SPECIMENS[name], torch.float64) for name in (OPERATOR, COARSE)], seeds=1)
+    assert comparison.share(cases, "broken", "audit") == (2, 2)
+    assert comparison.share(cases, "broken", "opcheck") == (0, 1)
+    assert comparison.share(cases, "right", "opcheck") == (0, 1)
+    assert comparison.distinguished(cases, "opcheck") == (0, 1)
+    text = comparison.page(cases, {}, [], "")
+    assert "Of the 2 pairs in float64 it applies to 1: it flags 0 of 1 broken functions and 0 of 1 right ones." in text
+    assert [row[7] for row in cells(text, "By specimen, float64")] == ["**missed**", ""]
+
+
+def test_an_operator_that_is_registered_wrongly_is_flagged_by_opcheck() -> None:
+    op = torch.library.custom_op("benchmark_tests::half", mutates_args=(), schema="(Tensor x) -> Tensor")(lambda x: x / 2)
+    specimen = dataclasses.replace(SPECIMENS[OPERATOR], right=lambda: op, broken=lambda: op)
+    outcome = comparison.judge("opcheck", specimen, "right", torch.float64, 0)
+    assert (outcome.said, outcome.text) == (comparison.FLAGGED, "fails test_faketensor, test_aot_dispatch_dynamic")
+
+
+def test_audits_get_the_constraints_of_a_specimen() -> None:
+    specimen = SPECIMENS["ours-symmetric-solve"]
+    assert specimen.constraints is not None
+    assert comparison.judge("audit", specimen, "right", torch.float64, 0).said == comparison.CLEARED
+    refused = dataclasses.replace(specimen, constraints=("sphere", *specimen.constraints[1:]))
+    assert comparison.judge("audit", refused, "right", torch.float64, 0).said == comparison.RAISED
+
+
+def test_scalar_functions_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "SCALARS", {"sin": torch.sin})
+    found = comparison.time_scalars()
+    assert list(found) == ["float64", "float32"]
+    for (outcome,) in found.values():
+        assert outcome.said == comparison.CLEARED
+        assert outcome.seconds > 0
+        assert outcome.calls > 0
 
 
 def test_errors_that_are_no_verdict_are_listed() -> None:
@@ -174,8 +217,9 @@ def test_the_cost_of_an_audit_is_measured() -> None:
 @pytest.mark.parametrize(("clean", "alarms", "code"), [(True, [], 0), (False, [], 1), (True, ["f"], 1)])
 def test_exit_code_and_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean: bool, alarms: list[str], code: int) -> None:
     monkeypatch.setattr(comparison, "compare", lambda cases, seeds: [])
-    monkeypatch.setattr(comparison, "page", lambda cases, costs, command: f"{command}\n")
+    monkeypatch.setattr(comparison, "page", lambda cases, scalars, costs, command: f"{command}\n")
     monkeypatch.setattr(comparison, "clean", lambda cases: clean)
+    monkeypatch.setattr(comparison, "time_scalars", dict)
     monkeypatch.setattr(cost, "measure", lambda: [COST])
     monkeypatch.setattr(library, "sweep", lambda functions, seeds: [])
     monkeypatch.setattr(library, "page", lambda entries, command: f"{command}\n")

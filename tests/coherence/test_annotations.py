@@ -37,7 +37,9 @@ DEFECT = Finding("defect", "alarm", "the supplied gradient is off by 50 % of its
 
 
 def node(name, location, severity="warning", **numbers):
-    return Finding("node", severity, "incoherent alone", f"{name} ({location})", {"location": location, "verdict": "incoherent", **numbers})
+    return Finding(
+        "node", severity, "audited alone: incoherent", f"{name} ({location})", {"location": location, "verdict": "incoherent", **numbers}
+    )
 
 
 def fields(line):

@@ -78,15 +78,15 @@ def test_a_wrong_backward_is_a_warning_with_its_place_and_its_own_size() -> None
     assert "functions.py:" in finding.where
     assert finding.numbers["relative"] == pytest.approx(0.01, rel=1e-4)
     assert (finding.numbers["visits"], finding.numbers["incoherent_visits"], finding.numbers["verdict"]) == (1, 1, "incoherent")
-    assert finding.text.startswith("incoherent, by 0.01 of the gradient")
-    assert finding.text.endswith("alone, at 1 of 1 visits looked at")
+    assert finding.text.startswith("audited alone: incoherent, by 0.01 of the gradient")
+    assert finding.text.endswith(", at 1 of 1 visits looked at")
 
 
 def test_a_backward_that_is_wrong_at_one_of_its_visits_says_so() -> None:
     part = sine_with(lambda x: torch.where(x > 2, 1.1, 1.0), name="Part").apply
     finding = nodes(lambda x: (part(x) + part(x + 5)).sum(), points(3).clamp(-1, 1))["Part"]
     assert (finding.numbers["visits"], finding.numbers["incoherent_visits"]) == (2, 1)
-    assert finding.text.endswith("alone, at 1 of 2 visits looked at")
+    assert finding.text.endswith(", at 1 of 2 visits looked at")
 
 
 @pytest.mark.parametrize(("output", "severity"), [(0, "note"), (1, "warning")])
@@ -145,7 +145,7 @@ def test_one_factor_for_everything_is_measured_and_told(factor: float, words: st
     assert finding.numbers["factor"] == pytest.approx(factor, abs=1e-9)
     assert finding.numbers["residual"] < 1e-9
     assert finding.numbers["method"] == "forward"
-    assert finding.text.startswith(f"the supplied gradient is {words} times the consistent one")
+    assert finding.text.startswith(f"the supplied gradient is {words} times the true gradient")
 
 
 def test_rows_have_factors_of_their_own() -> None:
@@ -155,9 +155,10 @@ def test_rows_have_factors_of_their_own() -> None:
     assert finding.numbers["sample_factor_max"] == pytest.approx(2.0)
     assert finding.numbers["sample_residual_median"] < 1e-9
     assert finding.numbers["residual"] > 0.1
-    assert "row by row of input 0 0.5 to 2 times" in finding.text
-    (single,) = of_kind(looked_at(square_with(lambda x: 4 * x), points(1, 4)), "scaling")
-    assert "row by row" not in single.text
+    assert "row by row of input 0, 0.5 to 2 times" in finding.text
+    for shape in ((1, 4), (3, 4)):
+        (even,) = of_kind(looked_at(square_with(lambda x: 4 * x), points(*shape)), "scaling")
+        assert "row by row" not in even.text
 
 
 @pytest.mark.parametrize("size", [1.0, 2000.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import pytest
@@ -30,6 +31,10 @@ def test_a_finding_says_how_grave_it_is_and_where() -> None:
         ("no-gradient", "without requires_grad"),
         ("non-finite", "mask the argument"),
         ("undefined", "treat None as zeros"),
+        ("rounds", "in its own dtype"),
+        ("layout", ".contiguous()"),
+        ("size", "compute in float32"),
+        ("rough", "as a formula"),
         ("at-state", "one of the sides"),
         ("jump", "make the formulas meet"),
         ("straight-through", "intended('straight-through')"),
@@ -81,3 +86,38 @@ def test_intervals_and_findings_are_equal_by_content() -> None:
     assert Box(0, 1) == Box(0.0, 1.0) != Box(0, 2)
     assert LogRange(1, 2) == LogRange(1, 2) != LogRange(1, 3)
     assert Finding("a", "note", "b") == Finding("a", "note", "b") != Finding("a", "note", "c")
+
+
+def test_an_inconclusive_verdict_names_the_argument_and_the_reason() -> None:
+    x = torch.tensor([0.3, 0.7], dtype=torch.float64)
+    nothing = pg.audit(lambda x: 0 * x.sum(), x)
+    assert nothing.verdicts[0].text.startswith("input 0: neither the value nor the gradient depends on it"), str(nothing)
+
+    class Jagged(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, y)
+            return x.sin() + y.sin()
+
+        @staticmethod
+        def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Any:
+            (x, y), (grad,) = ctx.saved_tensors, grad_outputs
+            return grad * x.cos(), grad * (torch.sin(y + 1e-11) - torch.sin(y)) / 1e-11
+
+    rough = pg.audit(Jagged.apply, (x, x.flip(0)), tolerance=0.01, consequences=False)
+    assert rough.verdict == "inconclusive", str(rough)
+    assert rough.verdicts[0].text.startswith("input 1: the gradient is jagged"), str(rough)
+
+    def slow(x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.02)
+        return x.sin()
+
+    stopped = pg.audit(slow, x, seconds=0.1)
+    assert not stopped.complete
+    assert stopped.summary.splitlines()[1].startswith("time was up"), str(stopped)
+
+
+def test_directions_are_counted_only_where_some_are_right(report: Report) -> None:
+    (finding,) = [finding for finding in report.findings if finding.kind == "defect"]
+    assert finding.numbers["lines"] == finding.numbers["defective_lines"]
+    assert "directions" not in finding.text

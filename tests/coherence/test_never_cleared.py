@@ -385,3 +385,90 @@ def test_the_consistent_gradient_is_confirmed_for_every_argument() -> None:
     assert by_name["input 0"].relative == pytest.approx(1.0, rel=1e-6), str(report)
     assert by_name["input 1"].relative <= 1e-6, str(report)
     assert by_name["input 1"].factor == pytest.approx(1.0, rel=1e-6), str(report)
+
+
+# Ordinary cotangents, ties and states that are easy to forget
+
+F16 = torch.float16
+
+
+def first_where(condition: Callable[[torch.Tensor], Any], wrong: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    return function(torch.sin, lambda x, g: (wrong(g) if condition(g) else g) * x.cos())
+
+
+FORGOTTEN: dict[str, tuple[Any, Any]] = {
+    "an element of grad_output is zero": (
+        first_where(lambda g: bool((g == 0).any()), torch.zeros_like),
+        torch.rand(6, dtype=torch.float64),
+    ),
+    "grad_output is the same everywhere": (
+        first_where(lambda g: bool((g == g.flatten()[0]).all()), lambda g: g / 6),
+        torch.rand(6, dtype=torch.float64),
+    ),
+    "expanded along one dimension": (
+        first_where(lambda g: 0 in g.stride(), lambda g: torch.full_like(g, 0.3)),
+        torch.rand(3, 4, dtype=torch.float64),
+    ),
+    "matrices stored by columns": (first_where(lambda g: g.stride(-2) == 1, lambda g: 2 * g), torch.rand(2, 3, 4, dtype=torch.float64)),
+    "both of a tie get all": (function(lambda x: x.max(), lambda x, g: g * (x == x.max())), torch.ones(4, dtype=torch.float64)),
+    "neither of a tie gets any": (function(lambda x: x.max(), lambda x, g: torch.zeros_like(x)), torch.ones(4, dtype=torch.float64)),
+    "small ones dropped in float16": (
+        function(torch.sin, lambda x, g: torch.where(g.abs() < 1e-3, 0, g) * x.cos()),
+        torch.rand(6).to(F16) + 0.1,
+    ),
+    "clamped, with bfloat16 inside": (
+        function(lambda x: x.bfloat16().sin().float(), lambda x, g: g.clamp(-100, 100) * x.bfloat16().cos().float()),
+        torch.rand(6) + 0.1,
+    ),
+    "wrong at one of several numbers": (function(torch.exp, lambda x, g: g * torch.where(x == 0, 0.5, x.exp())), torch.arange(4.0)),
+    "transposed at zero": (
+        function(
+            lambda w: (torch.arange(9.0).reshape(3, 3).double() @ w).sin(), lambda w, g: g.mT @ torch.arange(9.0).reshape(3, 3).double()
+        ),
+        torch.zeros(3, 3, dtype=torch.float64),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+@pytest.mark.parametrize("effort", ["quick", "standard"])
+def test_what_ordinary_losses_and_states_bring(name: str, effort: str) -> None:
+    fn, x = FORGOTTEN[name]
+    report = audit(fn, x, effort=effort, consequences=False)
+    assert not report.passed, str(report)
+
+
+def test_a_gradient_that_depends_on_who_else_asks() -> None:
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x, w = ctx.saved_tensors
+            return g * w if all(ctx.needs_input_grad) else 2 * g * w, g * x
+
+    report = audit(Product.apply, (vector(0.3, 0.7), vector(1.1, 1.7)), consequences=False)
+    assert not report.passed, str(report)
+    assert "alone asks for a gradient" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("fn", "x"),
+    [
+        (lambda x: x.logsumexp(-1), torch.tensor([1e4, 1e4 - 1, 3.0])),
+        (torch.nn.BatchNorm1d(3).double(), torch.linspace(-1, 2, 15, dtype=torch.float64).reshape(5, 3).cos()),
+        (lambda x: x.var(), 1e5 + torch.linspace(-3, 3, 50).sin()),
+        (lambda x: x.amax(), torch.ones(4, dtype=torch.float64)),
+        (lambda x: torch.nn.functional.max_pool1d(x, 2), torch.ones(1, 1, 4, dtype=torch.float64)),
+        (lambda x: x.bfloat16().sin().double(), torch.linspace(0.3, 1.7, 5, dtype=torch.float64)),
+    ],
+    ids=["logsumexp of large numbers", "batch norm", "variance with a large mean", "amax of ties", "max pool of ties", "bfloat16 inside"],
+)
+def test_right_functions_that_look_suspicious_are_not_accused(fn: Any, x: torch.Tensor) -> None:
+    for seed in range(2):
+        report = audit(fn, x, effort="quick", seed=seed, consequences=False)
+        assert not kinds(report), str(report)

@@ -336,6 +336,6 @@ def test_the_inheritable_tests_take_constraints() -> None:
         inputs = spd()
         constraints = "positive_definite"
         dtypes = (D,)
-        left_out = {"test_vmap": "takes long", "test_compiled": "takes long", "test_empty_batch": "a matrix has no batch"}  # noqa: RUF012
+        left_out = {"test_vmap": "takes long", "test_compiled": "takes long", "test_empty_batch": "a matrix has no batch"}
 
     Cholesky.check()

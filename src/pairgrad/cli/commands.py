@@ -56,7 +56,13 @@ class AuditOptions:
     effort: Annotated[str, _option("quick, standard or thorough.", "HOW", _HOW)] = "standard"
     tolerance: Annotated[float, _option("Defects smaller than this, over the size of the gradient, do not decide.", "SHARE", _HOW)] = 0.0
     intent: Annotated[
-        str | None, _option("What is wanted: straight-through, gradient-cap or implicit-reparameterization.", "NAME", _HOW)
+        str | None,
+        _option(
+            "What is wanted: straight-through, clamped-straight-through, reversal, scaling, preconditioned, gradient-cap, "
+            "implicit-reparameterization or overwrites-input.",
+            "NAME",
+            _HOW,
+        ),
     ] = None
     second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW)] = True
     consequences: Annotated[bool, _option("Look for causes and effects of a defect.", group=_HOW)] = True

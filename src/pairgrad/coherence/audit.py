@@ -36,12 +36,13 @@ from pairgrad.coherence.measure.panel import DEGREE
 from pairgrad.coherence.measure.path import OUTSIDE, Line, Path, guarded, random_cotangent
 from pairgrad.coherence.measure.scan import scan
 from pairgrad.coherence.measure.second import refusal
+from pairgrad.coherence.measure.state import STEPS_LIKE
 from pairgrad.coherence.measure.straight import StraightThrough, straight_through
 from pairgrad.coherence.measure.structure import structural_findings
 from pairgrad.coherence.report.readings import loudest_curves, state_defect
 from pairgrad.coherence.report.report import ArgumentGradient, Report
 from pairgrad.coherence.subject.constraint import as_constraint, is_exactly_symmetric, resolve_constraints
-from pairgrad.coherence.subject.curves import Straight, still
+from pairgrad.coherence.subject.curves import Straight, scales, still
 from pairgrad.coherence.subject.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
 from pairgrad.coherence.subject.intent import INTENTS, intent_of
 from pairgrad.coherence.subject.subject import Stopped, Subject, generators_restored
@@ -67,13 +68,14 @@ def audit(
 ) -> Report:
     """Whether the gradient that a callable supplies is the derivative of the value it computes, how well that is known, and where it is not.
 
-    Two methods look at every state. Along segments through it, the change of the value must be the integral of the supplied gradient; at the state, the
-    derivative must be what extrapolated differences of the value say. A defect is reported where both contradict the backward, agree with each other, and
-    exceed their own noise. Beside that: repeatability of forward and backward, linearity in grad_output, edits in place, second derivatives, kinks, jumps
-    and straight-through estimators, told from defects.
+    At the inputs, short differences of the value decide what the gradient there has to be. Along segments through the inputs and through other states, the
+    change of the value must be the integral of the supplied gradient, and a defect is reported where differences agree with it beyond the noise of both.
+    Beside that: forward and backward repeat, the backward is linear in grad_output, for all of its bits and for sizes of 2**-24 to 2**24, and gives the same
+    for other memory layouts of the same numbers; nothing is edited in place; second derivatives are right. Kinks, jumps and straight-through estimators are
+    distinguished from defects.
 
-    Everything the callable changes (buffers, plain attributes and parameters of a module, random number generators) is put back before each call and at the
-    end. The arguments given are never written to.
+    Everything the callable changes (buffers, plain attributes and parameters of a module, random number generators, global settings of torch) is put back
+    before each call and at the end. The arguments given are never written to.
 
     Args:
         fn: any callable from tensors to tensors: a function, an `nn.Module` (its parameters are audited too, in the mode it is in), `Function.apply`, a
@@ -92,13 +94,13 @@ def audit(
             tensors at once, for large models.
         second_order: whether to audit the second backward too.
         consequences: whether to look, where the backward is incoherent, for the custom Functions it comes from, for a scaling that explains it, for
-            the part of the update that is no gradient, and for what it does to training.
+            the part of the update that is not a gradient, and for what it does to training.
         tolerance: a defect smaller than this, over the size of the gradient, is reported but does not decide the verdict.
-        intent: declares what is wanted, as [`intended`][pairgrad.intended] does.
+        intent: declares what is wanted, as [`intended`][pairgrad.intended] does. What it does not account for still fails.
         module: a module that `fn` uses, if it is not itself one: its parameters are differentiated too, and its state is put back.
         seed: of directions, cotangents and drawn states. The same seed gives the same report.
-        seconds: how long it may take; None for as long as it takes. What could not be looked at is in `Report.left_out`; if that is more than a verdict can
-            do without, the report is not `complete`.
+        seconds: how long it may take; None for as long as it takes. When the time is up the report is made of what was seen. What was not is in
+            `Report.left_out`; if a verdict needs it, the report is not `complete` and does not pass.
         progress: called with a [`Progress`][pairgrad.coherence.Progress] now and then. What it raises ends the audit; what was found until then is in
             `Progress.report()`.
 
@@ -167,7 +169,7 @@ def audit(
             if second_order:
                 made.stage(3, made.second_order)
             else:
-                made.evidence.left_out.append("second order: not asked for")
+                made.evidence.left_out.append("second order: switched off (second_order=False)")
             made.stage(4, made.sizes)
             if consequences:
                 made.stage(4, made.consequences)
@@ -194,7 +196,7 @@ class Progress:
     _audit: _Audit = field(repr=False)
 
     def report(self) -> Report:
-        """Of what was found so far: incoherent if that is already certain, else inconclusive, with what is known."""
+        """A report of what was found so far: incoherent if that is already certain, else inconclusive, with what is known."""
         return self._audit.so_far()
 
 
@@ -205,7 +207,8 @@ def assert_coherent(fn: Callable[..., Any], inputs: Any = None, *, allow: Iterab
         fn: as for [`audit`][pairgrad.coherence.audit.audit].
         inputs: likewise.
         options: likewise.
-        allow: further verdicts that pass, such as "jump" or "inconclusive". Each excuses itself alone: an audit can come to several.
+        allow: further verdicts that pass, such as "jump" or "inconclusive". Each excuses itself alone: an audit can come to several, and with
+            allow=["not-reentrant"] a wrong gradient still fails.
 
     Examples:
         >>> import torch, pairgrad as pg
@@ -313,7 +316,7 @@ class _Audit:
         except _TimeIsUp:
             self._settle()
             evidence.left_out.append(f"{STAGES[number]}: time was up")
-            if number <= 1 and not self._all_arguments_seen():
+            if number == 1 and not self._all_arguments_seen():
                 self.evidence = incomplete(evidence, f"time was up while {STAGES[number]}: raise `seconds` to look at all of it")
         except Exception as error:
             if not isinstance(error, Stopped):
@@ -453,7 +456,8 @@ class _Audit:
             measured = Gradients(subject, point, worst.line.cotangent).measure(subject.names.index(argument))
             if measured is not None:
                 evidence.sizes[argument] = measured
-        if any(finding.kind == "defect" and finding.severity == "alarm" for finding in first_order_findings(evidence)):
+        defects = [f for f in first_order_findings(evidence) if f.kind == "defect" and f.severity == "alarm"]
+        if any(finding.numbers["relative"] >= STEPS_LIKE for finding in defects):
             worst = worst_of(first)
             if worst.reading.middle == 0:
                 evidence.straight = self._straight(worst)
@@ -511,7 +515,7 @@ class _Audit:
         """Of the evidence, and of nothing else."""
         evidence, subject = self.evidence, self.subject
         concluded = conclude(evidence)
-        limits = best_limits(evidence.observations)
+        limits = best_limits(evidence.observations).values()
         lines = {id(observation.line): observation.line for observation in evidence.observations}
         tests = DEGREE * sum(line.panels for line in lines.values())
         guilty = [verdict.visit for verdict in self.nodes if verdict.guilty]
@@ -564,10 +568,14 @@ def _scales(observations: Sequence[Observation]) -> tuple[float, float]:
 
 
 def _reads_one_triangle(subject: Subject, place: int) -> bool:
-    """Whether the value does not change by a bit when one of the two triangles of a matrix does."""
-    matrix = subject.tensors[place]
-    for triangle in (torch.ones_like(matrix).triu(1), torch.ones_like(matrix).tril(-1)):
-        moved = matrix + 0.125 * matrix.abs().amax() * triangle
+    """Whether the value does not change by a bit when one of the two triangles of a matrix does, and the gradient is symmetric, as is usual then."""
+    matrix, cotangent = subject.tensors[place], random_cotangent(subject.outputs, torch.Generator().manual_seed(0))
+    gradient = subject.pull(subject.tensors, cotangent).gradients[place]
+    if float((gradient - gradient.mT).norm()) > 1e-3 * float(gradient.norm()):
+        return False
+    noise = torch.rand(matrix.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(matrix)
+    for triangle in (noise.triu(1), noise.tril(-1)):
+        moved = matrix + 0.125 * scales(matrix, relative=False).to(matrix) * (triangle + triangle.sign())
         outputs = guarded(subject, lambda moved=moved: subject.outputs_at((*subject.tensors[:place], moved, *subject.tensors[place + 1 :])))
         if outputs is not None and all(torch.equal(a, b) for a, b in zip(outputs, subject.outputs, strict=True)):
             return True

@@ -42,7 +42,9 @@ def picture(size=9, gap=0.5, bad=()):
 
 
 ALARM = Finding("defect", "alarm", "the supplied gradient is off by 0.001 (± 8e-09)", "input 0", {"relative": 1e-3, "lines": 4})
-NODE = Finding("node", "warning", "incoherent alone", "Square (a.py:3)", {"relative": 1e-3, "verdict": "incoherent", "location": "a.py:3"})
+NODE = Finding(
+    "node", "warning", "audited alone: incoherent", "Square (a.py:3)", {"relative": 1e-3, "verdict": "incoherent", "location": "a.py:3"}
+)
 GRADIENT = ArgumentGradient("input 0", 1e-3, 8e-9, 1.001, (1, 2), -0.501501, -0.501, "coordinates")
 JUDGED = Judgement(Verdict.INCOHERENT, 1e-3, 8e-9, "input 0: the supplied gradient is off by 0.001 (± 8e-09)")
 

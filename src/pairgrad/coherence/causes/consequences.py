@@ -21,6 +21,7 @@ from pairgrad.coherence.subject.intent import intent_of
 from pairgrad.coherence.subject.subject import Point, Subject
 
 UPDATES = 32  # of the fork
+_SAME = 1e-3  # how near the factors of all rows must be to the factor of the whole, over its distance from 1, to be left out
 EXACT_FIELD = 128  # coordinates up to which the Jacobian of the field is taken whole
 
 
@@ -143,12 +144,14 @@ def node_findings(subject: Subject, verdicts: Sequence[NodeVerdict]) -> list[Fin
             found.append(Finding("node", "note", "this is the custom backward that was audited", place, numbers))
         elif bad:
             worst = max(bad, key=lambda report: report.defect)
-            text = f"{worst.headline} alone, at {len(bad)} of {len(verdict.reports)} visits looked at"
+            text = f"audited alone: {worst.headline}, at {len(bad)} of {len(verdict.reports)} visits looked at"
             found.append(Finding("node", "warning", text, place, numbers | {"relative": worst.defect, "verdict": worst.verdict.value}))
         else:
             report = verdict.reports[0]
             declared = f", as declared: {verdict.declared}" if verdict.declared else ""
-            found.append(Finding("node", "note", f"{report.headline} alone{declared}", place, numbers | {"verdict": report.verdict.value}))
+            found.append(
+                Finding("node", "note", f"audited alone: {report.headline}{declared}", place, numbers | {"verdict": report.verdict.value})
+            )
     return found
 
 
@@ -183,11 +186,11 @@ def consistent_gradient(measured: Sequence[Measured], count: int) -> Consistent 
 
 
 def scaling_findings(subject: Subject, consistent: Consistent) -> list[Finding]:
-    """Whether the supplied gradient is the consistent one times a number (app:mechanism-interventions): overall, and sample by sample."""
+    """Whether the supplied gradient is the true one times a number (app:mechanism-interventions): overall, and sample by sample."""
     whole = best_scaling(consistent.supplied, consistent.gradient)
     factor, residual = float(whole.factor), float(whole.residual)
     numbers: dict[str, Any] = {"factor": factor, "residual": residual, "method": consistent.method, "error": consistent.error}
-    text = f"the supplied gradient is {_factor(factor)} times the consistent one, up to {residual:.2g} of its length"
+    text = f"the supplied gradient is {_factor(factor)} times the true gradient, up to {residual:.2g} of its length"
     batched = [i for i, tensor in enumerate(subject.tensors) if tensor.dim() >= 2 and len(tensor) > 1]
     if batched:
         i = batched[0]
@@ -196,7 +199,8 @@ def scaling_findings(subject: Subject, consistent: Consistent) -> list[Finding]:
         assert isinstance(rows.residual, torch.Tensor)
         low, high, left = float(rows.factor.min()), float(rows.factor.max()), float(rows.residual.median())
         numbers |= {"sample_factor_min": low, "sample_factor_max": high, "sample_residual_median": left}
-        text += f"; row by row of {subject.names[i]} {_factor(low)} to {_factor(high)} times, up to {left:.2g} (median)"
+        if max(high - factor, factor - low) > _SAME * abs(factor - 1) + 4 * consistent.error:
+            text += f"; row by row of {subject.names[i]}, {_factor(low)} to {_factor(high)} times, up to {left:.2g} (median)"
     return [Finding("scaling", "note", text, "", numbers)]
 
 
@@ -223,7 +227,7 @@ def field_findings(subject: Subject, seed: int) -> list[Finding]:
         "not_a_gradient": loop.lower_bound_relative,
     }
     if not (curl.significant or loop.significant):
-        text = f"nothing speaks against the supplied field being the gradient of some function: |J - J^T| = {curl.norm:.2g} (± {curl.norm_error:.1g})"
+        text = f"the supplied field may be the gradient of some function: |J - J^T| = {curl.norm:.2g} (± {curl.norm_error:.1g})"
         return [Finding("field", "note", text, "", numbers | {"significant": False})]
     text = (
         f"the supplied field is the gradient of no function: |J - J^T| = {curl.norm:.4g} (± {curl.norm_error:.1g}, {curl.share:.2g} of J)"

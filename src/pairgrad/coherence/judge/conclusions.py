@@ -41,13 +41,13 @@ def tells(observation: Observation) -> bool:
     return observation.reading.verdict not in ("unresolved", "outside", "flat")
 
 
-def best_limits(observations: Sequence[Observation]) -> list[float]:
-    """For each argument and state that could tell, what the best line of the first order saw there."""
+def best_limits(observations: Sequence[Observation]) -> dict[tuple[str, str], float]:
+    """For each state and argument where anything was resolved, the limit along the best direction of first order."""
     best: dict[tuple[str, str], float] = {}
     for observation in filter(tells, of_order(observations, 1)):
         key = observation.state, observation.argument
         best[key] = min(best.get(key, math.inf), observation.reading.limit)
-    return list(best.values())
+    return best
 
 
 def line_size(worst: Observation, observations: Sequence[Observation]) -> tuple[float, float]:
@@ -82,14 +82,14 @@ def defect_finding(
     sizes = [observation.absolute for observation in group if observation.absolute is not None]
     if sizes:
         numbers["absolute"] = math.hypot(*sizes) / math.sqrt(len(sizes)) if worst.absolute is None else worst.absolute
-    along = f"off along {len(group)} of {len(of)} directions looked at"
+    along = f", off along {len(group)} of {len(of)} directions looked at" if len(group) < len(of) else ""
     if measured is None or not measured.certain:
-        text = f"the supplied gradient is off by {relative:.3g} of the true one (± {error:.1g}) at {worst.place}, {along}"
+        text = f"the supplied gradient is off by {relative:.3g} of the true one (± {error:.1g}) at {worst.place}{along}"
     else:
         relative, error = measured.relative, measured.error
         numbers |= {"factor": measured.factor, "supplied": measured.supplied, "true": measured.true, "index": list(measured.index)}
         size = f"off by {relative:.3g} of the true one (± {error:.1g})" if math.isfinite(relative) else "not zero, where the true one is"
-        text = f"the supplied gradient is {size} at {worst.place}, {along}"
+        text = f"the supplied gradient is {size} at {worst.place}{along}"
     numbers |= {"relative": relative, "error": error}
     if worst.reading.panel is not None and worst.reading.panel.gradient_size == 0:
         text = f"the value depends on it, but the supplied gradient is zero ({worst.place})"
@@ -207,7 +207,7 @@ def undecided(observations: Sequence[Observation]) -> tuple[bool, list[Finding]]
         best = min(observation.reading.limit for observation in group)
         text = f"nothing can be said here: a defect would have to be {best:.2g} of the gradient to be seen"
         if best <= TELLING:
-            text = "nothing can be said here: what is seen drowns in the noise that the value has along other lines through the state"
+            text = "nothing can be said here: what is seen is below the noise of the value along other directions"
         if all(observation.reading.verdict == "outside" for observation in group):
             text = "the value or the gradient is not finite here (NaN or infinity), or the function raises next to it"
         findings.append(Finding("unresolved", "warning", text, argument, {"limit": best}))

@@ -1,4 +1,4 @@
-"""What an audit has gathered, and what follows from it. Nothing is called any more."""
+"""What an audit has gathered, and what follows from it. The audited function is not called here."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Evidence:
         declared: intents of custom Functions inside that account for what they do, {name: intent}; accounted: whether all others are coherent.
         refused: why second derivatives are refused.
         left_out: what was not looked at, and why.
-        complete: whether everything was that a verdict needs.
+        complete: whether everything that a verdict needs was looked at.
         stopped: why not.
     """
 
@@ -136,7 +136,7 @@ def conclude(evidence: Evidence) -> Conclusion:
     findings = [*evidence.findings, *_if_repeatable(evidence.findings, first_order_findings(evidence))]
     findings += [
         second_order_finding(argument, group, evidence.observations, evidence.tolerance)
-        for argument, group in by_argument(defective(evidence.observations, 2))
+        for argument, group in by_argument([o for o in defective(evidence.observations, 2) if o.reading.error < o.reading.relative / 2])
     ]
     value = "the value" if evidence.single else "a random combination of the outputs"
     findings = distinct([*findings, *event_findings(evidence.observations, evidence.scans, evidence.regions, value)])
@@ -225,27 +225,36 @@ def _judgement(verdict: Verdict, behind: Sequence[Finding], excuses: Sequence[Fi
     left = [finding for finding in behind if finding not in excuses] or list(behind)
     worst = max(left, key=lambda finding: finding.numbers.get("relative", 0.0))
     relative, error = (float(worst.numbers.get(key, 0.0)) for key in ("relative", "error"))
-    text = f"{worst.where}: {worst.text}" if worst.where else worst.text
-    return [Judgement(verdict, relative, error, text, all(finding in excuses for finding in behind))]
+    return [Judgement(verdict, relative, error, _with_place(worst), all(finding in excuses for finding in behind))]
 
 
 def _first_order(evidence: Evidence, findings: Sequence[Finding], *, unknown: bool) -> Judgement:
     """Of a gradient that nothing speaks against: coherent or kink, unless too little is known of it."""
     rough = [finding for finding in findings if finding.kind == "rough"]
     if rough:
-        return Judgement(Verdict.INCONCLUSIVE, rough[0].numbers["relative"], text=rough[0].text)
+        return Judgement(Verdict.INCONCLUSIVE, rough[0].numbers["relative"], text=_with_place(rough[0]))
     doubtful = [f for f in findings if f.kind == "constraint" and f.severity == "warning"]
     if doubtful:
-        return Judgement(Verdict.INCONCLUSIVE, doubtful[0].numbers.get("relative", 0.0), text=doubtful[0].text)
+        return Judgement(Verdict.INCONCLUSIVE, doubtful[0].numbers.get("relative", 0.0), text=_with_place(doubtful[0]))
     limits = best_limits(evidence.observations)
     if unknown or not limits:
-        text = next((f.text for f in findings if f.kind == "unresolved"), "no line resolves the gradient")
+        unresolved = [f for f in findings if f.kind == "unresolved"]
+        unresolved.sort(key=lambda f: "limit" not in f.numbers)  # those that leave the question open come first
+        text = _with_place(unresolved[0]) if unresolved else evidence.stopped or "no direction resolves the gradient"
         return Judgement(Verdict.INCONCLUSIVE, text=text)
-    if max(limits) > (allowed := _passable(evidence)):
-        text = f"a defect would have to be {max(limits):.2g} of the gradient to be seen; above {allowed:.2g} nothing is called coherent"
-        return Judgement(Verdict.INCONCLUSIVE, max(limits), text=text)
+    (_, argument), worst = max(limits.items(), key=lambda item: item[1])
+    if worst > (allowed := _passable(evidence)):
+        text = (
+            f"{argument}: a defect would have to be {worst:.2g} of the gradient to be seen; above {allowed:.2g} nothing is called coherent"
+        )
+        return Judgement(Verdict.INCONCLUSIVE, worst, text=text)
     verdict = Verdict.KINK if any(finding.kind == "kink" for finding in findings) else Verdict.COHERENT
-    return Judgement(verdict, max(limits))
+    return Judgement(verdict, worst)
+
+
+def _with_place(finding: Finding) -> str:
+    """The sentence of a finding, with the argument in front."""
+    return f"{finding.where}: {finding.text}" if finding.where else finding.text
 
 
 _HALF = 2.0**-12  # noise of a value that was computed in half precision, over its size

@@ -35,7 +35,7 @@ GRAVITY = (
 
 MEANING = {
     Verdict.COHERENT: "the supplied gradient is the derivative of the computed value, to the limit stated",
-    Verdict.INCOHERENT: "the backward supplies something else than the derivative of the value that the forward computes",
+    Verdict.INCOHERENT: "the backward does not supply the derivative of the value that the forward computes",
     Verdict.SECOND_ORDER: "the gradient is right, but what is supplied for its derivative, the second derivative, is not",
     Verdict.JUMP: "the gradient is right where the value is smooth, but the value leaps somewhere: no gradient can tell of that",
     Verdict.KINK: "the gradient is right on both sides of places where it leaps and the value does not, as with relu or abs",
@@ -51,8 +51,8 @@ class Judgement:
 
     Attributes:
         verdict: what it is.
-        relative, error: its number: how far off, over the size of the gradient, and what that may be off by; for a verdict that passes, the smallest
-            defect that would have been seen, and 0.
+        relative, error: how far off, over the size of the true gradient, and what that may be off by. For a verdict that passes: the smallest defect that
+            would have been seen, and 0.
         text: the finding it rests on, in a sentence; empty for a verdict that passes.
         excused: whether what was declared accounts for it.
     """
@@ -65,6 +65,7 @@ class Judgement:
 
     @property
     def passes(self) -> bool:
+        """Whether the verdict passes by itself or is excused."""
         return self.excused or self.verdict in PASSING
 
 

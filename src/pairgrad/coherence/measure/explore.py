@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from pairgrad.coherence.measure.limits import LADDER
 from pairgrad.coherence.measure.panel import measure, noise_allowance
-from pairgrad.coherence.measure.path import Line, Path, Pullable, random_cotangent
+from pairgrad.coherence.measure.path import Line, Path, Pullable, guarded, random_cotangent
 from pairgrad.coherence.measure.state import Reading, examine, read
 from pairgrad.coherence.subject.curves import Straight, power_of_two_below, random_signs, scales, snapped, still
 from pairgrad.coherence.subject.subject import Evaluation, Point, Subject
@@ -19,6 +19,7 @@ from pairgrad.coherence.subject.subject import Evaluation, Point, Subject
 GROSS = 0.1
 _CERTAIN = 0.01  # of the defect of a second derivative: what it may be off by at the most; sums over many kinks are known far worse
 _SUBTLE = 1e-6  # a defect of a second derivative so small that it is near the limit, where few digits of it are known
+_TIES = 0.01  # a tie that is handled wrongly is off by more; what is less is how gradients of large arguments round
 FEW = 4  # coordinates that get lines of their own
 SEPARATE = 12  # tensors that get lines of their own; more are put into that many groups
 OUTPUTS = 24  # likewise for outputs
@@ -120,7 +121,9 @@ def line_through(
         steps |= {float(step.max())} if relative and coordinate is None else {_size(step[step > 0])}
         if relative and coordinate is None and tensor.numel() > 1:
             steps |= {0.0}  # no one number
-        signs = random_signs(tensor, generator) if towards is None else towards[i].double().sign()
+        signs = random_signs(tensor, generator)
+        if towards is not None:
+            signs = torch.where(towards[i] == 0, signs, towards[i].double().sign())
         constraint, direction = constraints.get(i), signs * step
         base = snapped(tensor, scale) if constraint is None or constraint.exact else tensor
         curves.append(Straight(base, direction) if constraint is None else constraint.curve(base, direction))
@@ -150,6 +153,8 @@ def _against(observation: Observation, noise: float) -> Observation:
     if reading.verdict != "incoherent" or reading.panel is None or reading.panel.noise >= noise:
         return observation
     drowned = max(map(abs, reading.panel.drift)) <= noise_allowance(noise)
+    if reading.decided and reading.slope is not None:
+        drowned = abs(reading.slope.defect) <= 8 * noise / reading.slope.shortest
     return replace(observation, reading=replace(reading, verdict="unresolved")) if drowned else observation
 
 
@@ -164,17 +169,33 @@ def observe(subject: Subject, point: Point, state: str, effort: Effort, generato
         return
     plans = [(name, moved, _plan(subject, point, moved, effort)) for name, moved in groups(subject.names, effort.separate)]
     settled_already: set[str] = set()
+    found_here: list[Observation] = []
     for turn in range(max(len(plan) for *_, plan in plans)):
         for name, moved, plan in plans:
             if turn >= len(plan) or name in settled_already:
                 continue
             relative, coordinate = plan[turn]
             cotangent = random_cotangent(subject.outputs, generator)
-            line, step = line_through(subject, point, moved, cotangent, generator, relative=relative, coordinate=coordinate)
+            towards = (
+                guarded(subject, lambda cotangent=cotangent: subject.pull(point, cotangent)) if turn == 1 and coordinate is None else None
+            )
+            gradients = None if towards is None or not towards.finite else towards.gradients  # along them a wrong factor adds up
+            line, step = line_through(
+                subject, point, moved, cotangent, generator, relative=relative, coordinate=coordinate, towards=gradients
+            )
             found = Observation(state, name, examine(line, LADDER[line.dtype]), line, step)
+            found_here.append(found)
             yield found
             if found.reading.verdict == "incoherent" and found.reading.relative > 1e3 * found.reading.error:
                 settled_already.add(name)
+    kinked = {i for o in found_here if o.reading.verdict == "kink" for name, moved, _ in plans if name == o.argument for i in moved}
+    if sum(point[i].numel() for i in kinked) > 1:
+        cotangent = random_cotangent(subject.outputs, generator)
+        line = _shift(subject, point, kinked, cotangent)
+        reading = examine(line, LADDER[line.dtype])
+        if reading.verdict == "incoherent" and reading.relative < _TIES:
+            reading = replace(reading, verdict="unresolved")
+        yield Observation(state, subject.names[min(kinked)] if len(kinked) == 1 else "all tensors", reading, line, None)
     if len(subject.outputs) > 1:
         moved = list(range(len(subject.names)))
         for output_name, chosen in groups(subject.output_names, OUTPUTS, "all outputs")[:OUTPUTS]:
@@ -184,6 +205,16 @@ def observe(subject: Subject, point: Point, state: str, effort: Effort, generato
             )
             line, step = line_through(subject, point, moved, cotangent, generator, relative=True)
             yield Observation(state, f"all tensors, through {output_name}", examine(line, LADDER[line.dtype]), line, step)
+
+
+def _shift(subject: Subject, point: Point, moved: Iterable[int], cotangent: Point) -> Line:
+    """All numbers by the same amount: ties stay ties, so that a maximum has a slope along it where it has none along others."""
+    size = float(power_of_two_below(torch.tensor(max(_size(point[i]) for i in moved))))
+    curves = [Straight(x, torch.full_like(x, size, dtype=torch.float64)) if i in moved else still(x) for i, x in enumerate(point)]
+    path = Path(tuple(curves))
+    line = Line(subject, path, cotangent, exact=path)
+    line.roughness = max(subject.roughness[i] for i in moved)
+    return line
 
 
 def _plan(subject: Subject, point: Point, moved: Sequence[int], effort: Effort) -> list[tuple[bool, int | None]]:

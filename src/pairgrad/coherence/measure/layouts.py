@@ -47,9 +47,21 @@ def expanded(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1)[:1].clone().reshape(()).expand(tensor.shape)
 
 
+def swapped(tensor: torch.Tensor) -> torch.Tensor:
+    """Matrices stored by columns."""
+    return tensor.mT.contiguous().mT
+
+
+def expanded_along(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """Its first slice for all others, which do not move in memory: what a sum or mean over one dimension sends back."""
+    return tensor.narrow(dim, 0, 1).clone().expand(tensor.shape)
+
+
 def layouts_of(ndim: int) -> dict[str, Layout]:
     """By what a message calls them, for a tensor of this many dimensions."""
     known: dict[str, Layout] = {"an offset": offset, "a strided": strided} if ndim else {"an offset": offset}
     if ndim > 1:
         known |= {"a transposed": transposed, "a sliced": sliced}
+    if ndim > 2:
+        known["a column-major"] = swapped
     return known | ({"a channels-last": channels_last} if ndim in (4, 5) else {})

@@ -20,7 +20,7 @@ from pairgrad.coherence.measure.path import Path, Pullable, contracted, fits, gu
 from pairgrad.coherence.subject.subject import Evaluation
 
 # Exponents of the shortest step, over the size of the argument: near the cube root of the rounding unit, and shorter where that does not settle it.
-SHORTEST = {torch.float64: (18, 22, 26, 30), torch.float32: (8, 10, 12), torch.float16: (3,), torch.bfloat16: (2,)}
+SHORTEST = {torch.float64: (18, 22, 26, 30), torch.float32: (8, 10, 12, 14, 16, 18), torch.float16: (3,), torch.bfloat16: (2,)}
 SETTLED = {
     torch.float64: 1e-6,
     torch.float32: 1e-2,
@@ -162,10 +162,10 @@ def slope_at(probe: Probe, dtype: torch.dtype) -> Slope | None:
 
 
 def _is_noise(probe: Probe, k: int) -> bool:
-    """Whether what hides the slope is beside the state too: noise, and no bend of the value at the state itself."""
+    """Whether what hides the slope is beside the state too, and at shorter distances: noise, and no bend of the value."""
     spacing = 2.0 ** -(k + 2)
     here, beside = probe.noise(spacing), min(probe.noise(spacing, sign * 16 * spacing) for sign in (-1, 1))
-    return beside > 0.1 * here
+    return beside > 0.1 * here and probe.noise(spacing / 16) > 0.1 * here
 
 
 def _look(probe: Probe, k: int) -> Slope | None:
@@ -191,6 +191,8 @@ _LONG = {torch.float64: (2, 10), torch.float32: (0, 7), torch.float16: (0, 4), t
 
 def sharpened(probe: Probe, slope: Slope, dtype: torch.dtype) -> Slope:
     """The same with more digits, from longer steps, where these agree with the short ones."""
+    if slope.kink or slope.limit > TELLING:
+        return slope
     first, last = _LONG[dtype]
     steps = [2.0**-k for k in range(first, last)]
     above, below = probe.residuals(steps), probe.residuals([-step for step in steps])

@@ -162,6 +162,8 @@ def examine(line: Line, halves: Sequence[float]) -> Reading:
     found = replace(_examine(line, 0.0, halves), slope=None)
     if line.exact is None or line.dtype in HALF_DTYPES:
         return found
+    if found.verdict == "incoherent" and found.relative <= _JAGGED * line.roughness <= _JAGGED * ROUGH[line.dtype]:
+        found = replace(found, verdict="unresolved")
     probe = guarded(line.subject, lambda: Probe(line.subject, line.exact, line.cotangent, line.epsilon, inside=line.inside))  # pyright: ignore[reportArgumentType]
     slope = slope_at(probe, line.dtype) if probe is not None and probe.finite else None
     if slope is not None and line.roughness <= ROUGH[line.dtype]:
@@ -243,7 +245,7 @@ def stepwise(line: Line, found: Reading, halves: Sequence[float]) -> Reading | N
             event = locate(line, found.middle, panel.half, alone=False)
             if event is None or event.kind != "jump" or event.size < 0.05 * abs(short.residual):
                 continue
-            if not _several(line, short):
+            if not _several(line, short, event.size):
                 return None
             if _is_wide(line, event, panel) and not _is_lost(line, event.size, found.middle):
                 return None
@@ -254,12 +256,13 @@ def stepwise(line: Line, found: Reading, halves: Sequence[float]) -> Reading | N
     return None
 
 
-def _several(line: Line, panel: Panel) -> bool:
-    """Whether there are several leaps of one size around a segment: a single one is a jump, and excuses nothing."""
+def _several(line: Line, panel: Panel, leap: float) -> bool:
+    """Whether there are several leaps of about this size around a segment: a single one is a jump, and excuses nothing."""
     probe = guarded(line.subject, lambda: Probe(line.subject, line.path, line.cotangent, line.epsilon, panel.middle))
     if probe is None or not probe.finite:
         return False
-    return moves_in_steps(probe, Slope(panel.defect, 0.0, probe.work, probe.size, panel.half / 64)) is not None
+    size = moves_in_steps(probe, Slope(panel.defect, 0.0, probe.work, probe.size, panel.half / 64))
+    return size is not None and leap / 8 <= size <= 8 * leap
 
 
 def _few_values(line: Line, panel: Panel) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from pairgrad.coherence.finding import Finding
-from pairgrad.coherence.measure.layouts import Layout, expanded, layouts_of
+from pairgrad.coherence.measure.layouts import Layout, expanded, expanded_along, layouts_of
 from pairgrad.coherence.measure.limits import ROUGH, coarsest
 from pairgrad.coherence.measure.path import OUTSIDE, guarded, random_cotangent
 from pairgrad.coherence.subject.backward import supplied
@@ -25,7 +25,8 @@ def structural_findings(subject: Subject, generator: torch.Generator) -> Iterato
     layout of what it is given, edits in place.
     """
     dtype = coarsest([tensor.dtype for tensor in (*subject.tensors, *subject.outputs)])
-    slack = SLACK[dtype]
+    inside = [narrower for narrower in _NARROWER if torch.finfo(narrower).eps > torch.finfo(dtype).eps and _computes_in(subject, narrower)]
+    slack = max(SLACK[kind] for kind in (dtype, *inside))
     cotangent = random_cotangent(subject.outputs, generator)
     yield from _non_finite(subject, cotangent)
     changing = list(_repeated(subject, cotangent, slack))
@@ -34,11 +35,12 @@ def structural_findings(subject: Subject, generator: torch.Generator) -> Iterato
         yield from _backward_twice(subject, cotangent, slack)  # the others compare calls, which differ anyway
     elif subject.connected:
         yield from _backward_twice(subject, cotangent, slack)
-        yield from _linearity(subject, cotangent, generator, slack, dtype)
+        yield from _linearity(subject, random_cotangent(subject.outputs, generator, short=True), generator, slack, dtype)
         yield from _rounded(subject, generator, dtype)
         yield from _undefined(subject, cotangent, slack)
-        yield from _layouts(subject, cotangent, slack)
+        yield from _alone(subject, cotangent, slack)
         yield from _rough(subject, cotangent, generator, dtype)
+        yield from _layouts(subject, cotangent, max(slack, 16 * subject.spread))
     for name in subject.calls_edit(cotangent):
         yield Finding("edits", "alarm", "is edited in place", name)
     if subject.random:
@@ -145,7 +147,8 @@ EXPONENTS = (
 def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, slack: float, dtype: torch.dtype) -> list[Finding]:
     """backward(a u + b w) = a backward(u) + b backward(w), from the smallest sizes of grad_output to the largest."""
     other = tuple(
-        random_cotangent([output], generator)[0] if output.numel() > 1 else -0.375 * torch.ones_like(output) for output in subject.outputs
+        random_cotangent([output], generator, short=True)[0] if output.numel() > 1 else -0.375 * torch.ones_like(output)
+        for output in subject.outputs
     )
     at = subject.tensors
     first, second = subject.pull(at, cotangent).gradients, subject.pull(at, other).gradients
@@ -161,6 +164,14 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
             tuple(g + h for g, h in zip(first, second, strict=True)),
         ),
     }
+    if any(u.numel() > 1 for u in cotangent):
+        rest = subject.pull(at, tuple(1 - u for u in cotangent)).gradients
+        equal = tuple(torch.ones_like(u) for u in cotangent)
+        cases["equal weights"] = 2.0, equal, tuple(g.double() + h.double() for g, h in zip(first, rest, strict=True))
+    for name, mask in _masks(cotangent, generator).items():
+        kept = subject.pull(at, tuple(u * m for u, m in zip(cotangent, mask, strict=True))).gradients
+        rest = subject.pull(at, tuple(u * (1 - m) for u, m in zip(cotangent, mask, strict=True))).gradients
+        cases[name] = 2.0, cotangent, tuple(a.double() + b.double() for a, b in zip(kept, rest, strict=True))
     worst, of, found = 0.0, "", []
     for name, (factor, weights, expected) in cases.items():
         off = _off(
@@ -175,12 +186,12 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
         if not begins:
             continue
         sizes = f"{'small' if sign < 0 else 'large'} multiples (from {begins:.3g} times on)"
-        if dtype in HALF_DTYPES and (math.isinf(largest) if sign > 0 else begins * norm(first) < math.sqrt(torch.finfo(dtype).tiny)):
+        if dtype in HALF_DTYPES and (math.isinf(largest) if sign > 0 else begins * _largest(first) < 2 * torch.finfo(dtype).tiny):
             text = (
                 f"from grad_output of {begins:.3g} times its ordinary size on, the gradient {what}s in {str(dtype).removeprefix('torch.')}"
             )
             found.append(Finding("size", "warning", text, "", {what: begins, "relative": largest}))
-        elif largest <= _LOST_DIGITS or any(_computes_in(subject, narrower) for narrower in HALF_DTYPES):
+        elif largest <= _LOST_DIGITS or (_computes_in(subject, torch.float16) and not _computes_in(subject, torch.bfloat16)):
             text = f"for {sizes} of grad_output the backward loses digits: it is off by up to {largest:.2g} of its size"
             found.append(Finding("size", "warning", text, "", {what: begins, "relative": largest}))
         elif largest > worst:
@@ -189,6 +200,17 @@ def _linearity(subject: Subject, cotangent: Point, generator: torch.Generator, s
         text = f"the backward is not linear in grad_output: for {of} of it, it is off by {worst:.2g} of its size"
         found.append(Finding("not-linear", "alarm", text, "", {"relative": worst}))
     return found
+
+
+def _masks(cotangent: Point, generator: torch.Generator) -> dict[str, Point]:
+    """Parts of grad_output that are zero, as masks and single losses send them: about half of it, and all but one element."""
+    if sum(u.numel() for u in cotangent) == 1:
+        return {}
+    half = tuple(torch.randint(0, 2, u.shape, generator=generator).to(u) for u in cotangent)
+    one = tuple(torch.zeros_like(u) for u in cotangent)
+    first = max(range(len(one)), key=lambda i: one[i].numel())
+    one[first].view(-1)[one[first].numel() // 2] = 1
+    return {"a part that is zero elsewhere": half, "one element and the others": one}
 
 
 def _sizes(
@@ -208,6 +230,10 @@ def _sizes(
         if off > slack:
             begins, largest = begins or factor, max(largest, off)
     return begins, largest
+
+
+def _largest(tensors: Sequence[torch.Tensor]) -> float:
+    return max(float(tensor.abs().max()) for tensor in tensors)
 
 
 def _off(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], allowed: float, size: float) -> float:
@@ -258,8 +284,8 @@ def _rounded(subject: Subject, generator: torch.Generator, dtype: torch.dtype) -
                     return [Finding("rounds", "note", f"forward and backward both compute in {name} inside", "", {"dtype": name})]
                 text = f"the backward rounds grad_output to {name}: the gradient is off by {off / size:.2g} of its size"
                 return [Finding("rounds", "alarm", text, "", {"relative": off / size, "dtype": name})]
-    if off / size <= SLACK[dtype]:
-        return []
+    if off / size <= ROUGH[dtype]:
+        return []  # it may be the rounding of a gradient that cancels
     text = f"the backward rounds grad_output: the gradient for weights with many bits is off by {off / size:.2g} of its size"
     return [Finding("rounds", "alarm", text, "", {"relative": off / size})]
 
@@ -287,19 +313,30 @@ def _layouts(subject: Subject, cotangent: Point, slack: float) -> Iterator[Findi
     """The same numbers in another layout, as grad_output and as arguments, must give the same result."""
     outputs, leaves = subject.graph()
     reference = supplied(outputs, leaves, cotangent)
+    floors = floors_of(subject, reference)
     for name, arrange in layouts_of(max(weight.ndim for weight in cotangent)).items():
         weights = tuple(arrange(weight) if name[2:] != "channels-last" or weight.ndim in (4, 5) else weight for weight in cotangent)
-        yield from _compared(subject, weights, None, reference, slack, f"{name} grad_output of the same numbers")
+        yield from _compared(subject, weights, None, reference, floors, slack, f"{name} grad_output of the same numbers")
+    for dim in (0, -1):
+        if all(weight.ndim > 1 for weight in cotangent):
+            weights = tuple(expanded_along(weight, dim) for weight in cotangent)
+            outputs, leaves = subject.graph()
+            even = supplied(outputs, leaves, tuple(weight.contiguous() for weight in weights))
+            yield from _compared(
+                subject, weights, None, even, floors, slack, "a grad_output expanded along one dimension, as sum(dim) sends it"
+            )
     if any(weight.numel() > 1 for weight in cotangent):
         ones = tuple(torch.ones_like(weight) for weight in cotangent)
         outputs, leaves = subject.graph()
         even = supplied(outputs, leaves, ones)
-        yield from _compared(subject, tuple(map(expanded, ones)), None, even, slack, "an expanded grad_output, as sum() sends it")
+        yield from _compared(subject, tuple(map(expanded, ones)), None, even, floors, slack, "an expanded grad_output, as sum() sends it")
     for name, arrange in layouts_of(max(tensor.ndim for tensor in subject.tensors)).items():
         if (
             name != "an offset" and not subject.random and not getattr(subject.fn, "as_recorded", False)
         ):  # random numbers may be drawn in the order of memory
-            yield from _compared(subject, cotangent, _where_possible(name, arrange), reference, slack, f"{name} input of the same numbers")
+            yield from _compared(
+                subject, cotangent, _where_possible(name, arrange), reference, floors, slack, f"{name} input of the same numbers"
+            )
 
 
 def _where_possible(name: str, arrange: Layout) -> Layout:
@@ -307,7 +344,9 @@ def _where_possible(name: str, arrange: Layout) -> Layout:
     return lambda tensor: arrange(tensor) if name in layouts_of(tensor.ndim) and tensor.layout == torch.strided else tensor
 
 
-def _compared(subject: Subject, weights: Point, arrange: Layout | None, reference: Point, slack: float, what: str) -> Iterator[Finding]:
+def _compared(
+    subject: Subject, weights: Point, arrange: Layout | None, reference: Point, floors: Sequence[float], slack: float, what: str
+) -> Iterator[Finding]:
     try:
         outputs, leaves = subject.graph(arrange=arrange)
         got = supplied(outputs, leaves, weights, copy=False)
@@ -316,7 +355,7 @@ def _compared(subject: Subject, weights: Point, arrange: Layout | None, referenc
         yield Finding("layout", "warning", f"raises for {what}: {str(error).splitlines()[0]}")
         return
     off = max(
-        apart(got, reference, floors_of(subject, reference)),
+        apart(got, reference, floors),
         apart([output.detach() for output in outputs], subject.outputs) if arrange is not None else 0.0,
     )
     if off > slack:
@@ -354,6 +393,7 @@ def _roughness(subject: Subject, cotangent: Point, generator: torch.Generator, d
             return (0.0,) * len(subject.tensors)
         pulled.append(evaluation.gradients)
     found, floors = [], floors_of(subject, pulled[len(places) // 2])
+    subject.spread = apart(pulled[len(places) // 2 - 1], pulled[len(places) // 2 + 1], floors)
     for floor, *gradients in zip(floors, *pulled, strict=True):
         stacked = torch.stack([gradient.double() for gradient in gradients])
         back_and_forth = stacked.diff(dim=0).abs().sum(0) - (stacked.amax(0) - stacked.amin(0))
@@ -383,6 +423,37 @@ def _undefined(subject: Subject, cotangent: Point, slack: float) -> list[Finding
             text = f"if {name} alone is used, where the cotangents of the others are None, the gradient is off by {off:.2g} of its size"
             found.append(Finding("undefined", "alarm", text, "", {"relative": off}))
     return found
+
+
+_MANY = 8  # arguments up to which each is differentiated alone
+
+
+def _alone(subject: Subject, cotangent: Point, slack: float) -> Iterator[Finding]:
+    """An argument must get the same gradient whether or not the others ask for one."""
+    count = len(subject.tensors)
+    if not 1 < count <= _MANY or subject.module is not None or getattr(subject.fn, "as_recorded", False):
+        return
+    together = subject.pull(subject.tensors, cotangent).gradients
+    floors = floors_of(subject, together)
+    for i, name in enumerate(subject.names):
+        try:
+            gradient = subject.alone(i, cotangent)
+        except OUTSIDE as error:
+            subject.outside(error)
+            yield Finding(
+                "undefined", "warning", f"the backward raises if this argument alone asks for a gradient: {_first_line(error)}", name
+            )
+            continue
+        if gradient is None:
+            continue
+        off = apart([gradient], [together[i]], [floors[i]])
+        if off > slack:
+            text = f"if this argument alone asks for a gradient, it gets another one, off by {off:.2g} of its size"
+            yield Finding("undefined", "alarm", text, name, {"relative": off})
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _own_rounding(subject: Subject, cotangent: Point, gradients: Point, dtype: torch.dtype) -> float:
@@ -417,9 +488,12 @@ def apart(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor], floors:
     return worst
 
 
+_NEGLIGIBLE = 64.0  # times the root of the rounding unit: a gradient that small, beside the others, may be nothing but what they leave
+
+
 def floors_of(subject: Subject, gradients: Point) -> list[float]:
     """Sizes below which a gradient is the rounding of the others, argument by argument: that of a bias in front of a normalisation is nothing else."""
     sizes = [float(scales(tensor, relative=False).max()) for tensor in subject.tensors]
     most = max(norm([gradient]) * size for gradient, size in zip(gradients, sizes, strict=True))
     epsilons = [torch.finfo(tensor.dtype).eps for tensor in subject.tensors]
-    return [math.sqrt(epsilon) * most / size for epsilon, size in zip(epsilons, sizes, strict=True)]
+    return [_NEGLIGIBLE * math.sqrt(epsilon) * most / size for epsilon, size in zip(epsilons, sizes, strict=True)]

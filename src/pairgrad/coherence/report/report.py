@@ -22,11 +22,11 @@ from pairgrad.ground.files import write_atomically
 
 SCHEMA = "pairgrad.audit/2"
 METHOD = (
-    "How it was found: the value along a segment must change by the integral of the supplied gradient, and the derivative at a point must be what "
-    "differences of the value say. A defect is reported where both disagree with the backward, agree with each other, and exceed their noise, which "
-    "is estimated from the same numbers."
+    "How it was found: at the inputs, the derivative must be what short differences of the value say. Along segments, the value must change by the "
+    "integral of the supplied gradient; a defect is reported there where differences agree with it. Both must exceed their noise, which is estimated "
+    "from the same numbers."
 )
-LIMITS = "What is smaller than the limit, or between the states looked at, is not seen."
+LIMITS = "What is smaller than the limit, nearer to the inputs than the distances stated, or between the states looked at is not seen."
 
 
 @dataclass(frozen=True)
@@ -126,21 +126,24 @@ class Report(SavedReport):
         intent: what was declared with [`intended`][pairgrad.intended], or None.
         limit: the smallest defect, over the size of the gradient, that would have been seen at every state where anything was resolved.
         typical_limit: the smallest that would have been seen at half of them.
-        defect: the largest defect seen, over the size of the gradient; 0 if none was.
-        defect_error: what that number may be off by.
+        defect: |supplied - true| / |true| of the gradient, for the argument that is off most; 0 if no defect was seen, infinite where the true gradient is 0.
+        defect_error: what that number may be off by; it covers the choice of directions.
         findings: everything found, gravest first.
         states: the readings behind them.
         regions: for a domain, {argument: regions}, with the verdict in each.
-        false_alarm_rate: of the audit, under its noise model; tests: how many tests it was shared between.
+        false_alarm_rate: of the audit, under its noise model; tests: over how many tests.
         evaluations, seconds: what it cost.
         dtype, seed, effort: how it was made.
-        complete: False if the audit was stopped before it had looked at everything that a verdict needs.
-        verdicts: everything it came to, gravest first; `verdict` is the gravest that nothing excuses.
-        gradients: supplied and true gradient at the inputs, for each argument, where a defect was seen there.
-        checks: what was checked, and what came of it: "first order", "second order", "re-entrant", "linear", "layouts".
+        complete: False if the audit was stopped (time was up, or the callable began to raise) before it had looked at everything that a verdict needs. Such a
+            report does not pass.
+        verdicts: every verdict, as a [`Judgement`][pairgrad.coherence.Judgement]; those that nothing excuses first, gravest first. `verdict` is the first.
+        gradients: supplied and true gradient at the inputs, for each argument, as an [`ArgumentGradient`][pairgrad.coherence.ArgumentGradient]; empty if no
+            defect was seen there.
+        checks: what came of each check. "first order": "right", "wrong" or "not judged"; "second order": also "refused"; "re-entrant", "linear" and "layouts":
+            "yes", "no" or "not judged".
         left_out: what was not looked at, and why.
-        scales: the shortest and the longest distance from the states that was looked at, over the size of the argument.
-        hint: what a defect may come from, in a sentence; empty if nothing is known.
+        scales: the shortest and the longest distance from a state at which something was resolved, over the size of the argument; NaN if there is none.
+        hint: a guess at the cause from simple ratios, in a sentence; empty if nothing fits. It is not part of the verdict.
         place: the custom backward that is at fault, with its file and line, if one is.
         curves: work and energy at the places that speak loudest.
         picture: the supplied field on a plane through the inputs, where the audit found a defect there.
@@ -207,7 +210,7 @@ class Report(SavedReport):
         if self.defect > 0 and self.verdict in (Verdict.INCOHERENT, Verdict.SECOND_ORDER):
             of = "the second derivative" if self.verdict is Verdict.SECOND_ORDER else "the gradient"
             if not math.isfinite(self.defect):
-                return f"{self.verdict.value}: {of} is not zero, where the true one is"
+                return f"{self.verdict.value}: {of} is infinitely far off, or not zero where the true one is"
             return f"{self.verdict.value}, by {number(self.defect)} of {of} (± {number(self.defect_error)})"
         return self.verdict.value
 

@@ -27,15 +27,16 @@ def intended(kind: str) -> Callable[[_T], _T]:
 
     The declaration changes nothing in the function. An audit still measures and prints the mismatch; it passes only if what it measures is what was declared:
 
-    - `"straight-through"`: the value moves in steps or is flat, and the gradient goes on as if it were not;
-    - `"clamped-straight-through"`: the value is clamped, and the gradient passes as if it were not;
-    - `"reversal"`: the gradient is a negative multiple of the derivative, `"scaling"`: a positive one;
-    - `"preconditioned"`: the gradient points into the half-space of the derivative;
+    - `"straight-through"`: the value moves in steps or is flat, and the gradient ignores that;
+    - `"clamped-straight-through"`: the value is clamped, and the gradient passes as if it were not; where the value moves, the gradient is right;
+    - `"reversal"`: the gradient is a negative multiple of the derivative, the same for all arguments; `"scaling"`: a positive one;
+    - `"preconditioned"`: the gradient of each argument has a positive scalar product with the derivative;
     - `"gradient-cap"`: the gradient is nowhere longer than the derivative of the value, and points into its half-space;
     - `"implicit-reparameterization"`: the function draws random numbers, and its gradient is that of the distribution, not of the draw;
     - `"overwrites-input"`: the function edits its arguments in place, to save memory. Its gradient is judged like any other.
 
-    What is not declared is not excused: in-place edits, backwards that change from call to call, wrong second derivatives of other kinds.
+    What is not declared is not excused: edits in place, results that change from call to call, a gradient that depends on the layout or the last bits of
+    grad_output.
 
     Examples:
         >>> import torch, pairgrad as pg

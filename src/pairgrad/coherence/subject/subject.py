@@ -102,6 +102,7 @@ class Subject:
         self.roughness: tuple[float, ...] = (0.0,) * len(
             self.tensors
         )  # of the gradients, from neighbour to neighbour, as far as it is known
+        self.spread = 0.0  # how far apart the gradients of two neighbours are
         self.failed: Exception | None = None  # the last that the callable raised
         self.constraints: dict[int, Any] = {}  # by place: the sets that the tensors stay in
         try:
@@ -169,6 +170,20 @@ class Subject:
         """Outputs with their graph, and the leaves they hang on. `arrange` gives the inputs, not the parameters, another layout in memory."""
         return self._run(self.tensors if point is None else point, arrange)
 
+    def alone(self, index: int, cotangent: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """The gradient of one input at the inputs if the others ask for none; None if no output depends on it as far as autograd knows."""
+        self._begin()
+        flat, leaves = self._prepare(self.tensors, copies=self._copies)
+        for other, place in enumerate(self._places):
+            if other != index:
+                flat[place] = flat[place].detach()
+        outputs, names = self._audited(self._apply(flat))
+        reached = {name: output for name, output in zip(names, outputs, strict=True) if output.requires_grad}
+        pairs = [(reached[name], weight) for name, weight in zip(self.output_names, cotangent, strict=True) if name in reached]
+        if not pairs:
+            return None
+        return supplied([output for output, _ in pairs], leaves, [weight for _, weight in pairs])[index]
+
     def outside(self, error: Exception) -> None:
         """After a call that raised away from the inputs: ends the audit unless that has to do with the place alone."""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
@@ -182,11 +197,7 @@ class Subject:
             raise Stopped(f"fn raises at the inputs after {self.evaluations} calls, where it did not before: {_said(again)}") from again
 
     def _run(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None) -> tuple[Point, Leaves]:
-        self.evaluations += 1
-        if self.watch is not None:
-            self.watch()
-        if self.random:
-            set_rng_state(self._rng)
+        self._begin()
         try:
             result, leaves = self._call(point, arrange)
         except Exception as error:
@@ -196,6 +207,14 @@ class Subject:
         if names != self.output_names or any(output.shape != first.shape for output, first in zip(outputs, self.outputs, strict=True)):
             raise ValueError(self._other_outputs(point, outputs, names))
         return outputs, leaves
+
+    def _begin(self) -> None:
+        """Before each call."""
+        self.evaluations += 1
+        if self.watch is not None:
+            self.watch()
+        if self.random:
+            set_rng_state(self._rng)
 
     def _other_outputs(self, point: Sequence[torch.Tensor], outputs: Point, names: Sequence[str]) -> str:
         """The sentence for outputs that are not comparable with those of the first call."""

@@ -120,7 +120,7 @@ class CoherenceMonitor:
         self._running = False
         self._since, self._spent = time.perf_counter(), 0.0
         self._warned: set[str] = set()
-        self._random = random.Random(seed)
+        self._random = random.Random(int(seed))
         self.report: RunReport | None = None
         self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
 

@@ -99,9 +99,11 @@ def clipped_surrogate_inputs(seed, dtype):
 def log_with_slope(name, slope):
     """log(x), with the given backward factor `slope(x)`."""
 
-    @custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")
-    def op(x):
+    def forward(x):
         return torch.log(x)
+
+    op = custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")(forward)
+    op.register_fake(forward)
 
     op.register_autograd(lambda ctx, grad: grad * slope(ctx.saved_tensors[0]), setup_context=save_inputs)
     return op
@@ -122,9 +124,11 @@ def small_inputs(seed, dtype):
 def rms_norm(name, backward_eps):
     """x w / √(mean x² + ε); the derivative goes through the root, whose ε the broken one leaves out in the backward."""
 
-    @custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x, Tensor weight) -> Tensor")
-    def op(x, weight):
+    def forward(x, weight):
         return x * weight * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+
+    op = custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x, Tensor weight) -> Tensor")(forward)
+    op.register_fake(forward)
 
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors

@@ -75,9 +75,11 @@ def scan_inputs(seed, dtype):
 def implicit_solve(name, terms):
     """x = (I - W)⁻¹ b; the adjoint solves with the transpose, or sums the first `terms` of its Neumann series (broken)."""
 
-    @custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor matrix, Tensor b) -> Tensor")
-    def op(matrix, b):
+    def forward(matrix, b):
         return torch.linalg.solve(torch.eye(len(b), dtype=b.dtype) - matrix, b)
+
+    op = custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor matrix, Tensor b) -> Tensor")(forward)
+    op.register_fake(forward)
 
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(inputs[0], output)
@@ -194,9 +196,11 @@ def cross_entropy_inputs(seed, dtype):
 def affine(name, bias_dim):
     """x w + b over the last axis; the derivative in b is summed over the rows (dim 0), wrongly over the columns: the shapes agree."""
 
-    @custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x, Tensor weight, Tensor bias) -> Tensor")
-    def op(x, weight, bias):
+    def forward(x, weight, bias):
         return x * weight + bias
+
+    op = custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x, Tensor weight, Tensor bias) -> Tensor")(forward)
+    op.register_fake(forward)
 
     def backward(ctx, grad):
         x, weight, _ = ctx.saved_tensors

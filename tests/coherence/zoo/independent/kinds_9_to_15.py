@@ -417,10 +417,12 @@ def log_cosh_loss(name, factor):
         def backward(ctx, grad):
             return grad * factor * (1 - torch.tanh(ctx.saved_tensors[0]) ** 2)
 
-    @custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
-    def op(x, y):
+    def forward(x, y):
         size = (x - y).abs()
         return (size + torch.log1p(torch.exp(-2 * size)) - math.log(2)).mean()
+
+    op = custom_op(f"zoo_independent::{name}", mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")(forward)
+    op.register_fake(forward)
 
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)

@@ -135,9 +135,11 @@ def mixture_inputs(seed, dtype):
 def to_cartesian(name, slip):
     """(r cos φ, r sin φ); the derivative of the second output in φ is r cos φ, and wrong by `slip` of it."""
 
-    @custom_op(f"zoo_ours::{name}", mutates_args=(), schema="(Tensor radius, Tensor angle) -> (Tensor, Tensor)")
-    def op(radius, angle):
+    def forward(radius, angle):
         return radius * torch.cos(angle), radius * torch.sin(angle)
+
+    op = custom_op(f"zoo_ours::{name}", mutates_args=(), schema="(Tensor radius, Tensor angle) -> (Tensor, Tensor)")(forward)
+    op.register_fake(forward)
 
     def backward(ctx, grad_x, grad_y):
         radius, angle = ctx.saved_tensors
