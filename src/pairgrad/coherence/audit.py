@@ -161,7 +161,7 @@ def audit(
         with subject:
             subject.constraints = resolve_constraints(constraints, subject.names, subject.tensors)
             intervals = resolve(domain, subject.names)
-            made = _Audit(subject, effort, seed, intent or intent_of(fn), float(tolerance), second_order, seconds, started, progress)
+            made = _Audit(subject, effort, seed, intent or intent_of(fn), float(tolerance), seconds, started, progress)
             made.stage(0, made.structure)
             made.stage(1, made.inputs)
             if intervals:
@@ -261,7 +261,6 @@ class _Audit:
         seed: int,
         intent: str | None,
         tolerance: float,
-        second_order: bool,
         seconds: float | None,
         started: float,
         progress: Callable[[Progress], None] | None = None,
@@ -282,7 +281,6 @@ class _Audit:
             connected=subject.connected,
             tolerance=tolerance,
             intent=intent,
-            second_order=second_order,
         )
         self.nodes: list[NodeVerdict] = []
         self.picture: FieldPicture | None = None

@@ -69,7 +69,6 @@ class Evidence:
     connected: bool
     tolerance: float
     intent: str | None
-    second_order: bool
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     scans: list[tuple[str, Scan, Line]] = field(default_factory=list)

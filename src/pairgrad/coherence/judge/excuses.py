@@ -30,7 +30,6 @@ class Facts:
         straight: what was found of a straight-through estimator, if it was looked for.
         draws: whether the callable draws random numbers.
         complete: whether the audit came to its end.
-        cotangent: that of the measured gradients.
     """
 
     observations: Sequence[Observation]
@@ -38,7 +37,6 @@ class Facts:
     straight: StraightThrough | None
     draws: bool
     complete: bool
-    cotangent: Sequence[torch.Tensor] = ()
 
 
 def excused(intent: str, alarms: Sequence[Finding], facts: Facts) -> tuple[list[Finding], str]:
