@@ -137,6 +137,10 @@ def conclude(evidence: Evidence) -> Conclusion:
         second_order_finding(argument, group, evidence.observations, evidence.tolerance)
         for argument, group in by_argument([o for o in defective(evidence.observations, 2) if o.reading.error < o.reading.relative / 2])
     ]
+    if (
+        _passable(evidence) == TELLING and PASSABLE.get(evidence.dtype, TELLING) < TELLING
+    ):  # half precision inside: steps have no second derivative
+        findings = [replace(f, severity="warning") if f.kind == "second-order" and f.severity == "alarm" else f for f in findings]
     value = "the value" if evidence.single else "a random combination of the outputs"
     findings = distinct([*findings, *event_findings(evidence.observations, evidence.scans, evidence.regions, value)])
     in_steps = evidence.straight is not None and evidence.straight.like
