@@ -49,6 +49,10 @@ class Stopped(Exception):
     """An audit cannot go on: its time is up, or the callable fails where it did not fail before."""
 
 
+class _Unsteady(ValueError):
+    """The outputs at the same inputs have another shape than before: an error of the user, wherever it is met."""
+
+
 class Subject:
     """A callable and its arguments as a function from `tensors` to tuples of floating-point tensors.
 
@@ -193,6 +197,8 @@ class Subject:
         self._checked = self.evaluations
         try:
             self.pull(self.tensors, tuple(torch.ones_like(output) for output in self.outputs))
+        except _Unsteady:
+            raise
         except Exception as again:
             raise Stopped(f"fn raises at the inputs after {self.evaluations} calls, where it did not before: {_said(again)}") from again
 
@@ -205,7 +211,8 @@ class Subject:
             raise
         outputs, names = self._audited(result)
         if names != self.output_names or any(output.shape != first.shape for output, first in zip(outputs, self.outputs, strict=True)):
-            raise ValueError(self._other_outputs(point, outputs, names))
+            same = arrange is None and all(map(_same, point, self.tensors))
+            raise (_Unsteady if same else ValueError)(self._other_outputs(outputs, names, same=same))
         return outputs, leaves
 
     def _begin(self) -> None:
@@ -216,13 +223,12 @@ class Subject:
         if self.random:
             set_rng_state(self._rng)
 
-    def _other_outputs(self, point: Sequence[torch.Tensor], outputs: Point, names: Sequence[str]) -> str:
+    def _other_outputs(self, outputs: Point, names: Sequence[str], *, same: bool) -> str:
         """The sentence for outputs that are not comparable with those of the first call."""
         first, later = (
             ", ".join(f"{name} of shape {tuple(output.shape)}" for name, output in zip(of, made, strict=True)) or "none with elements"
             for of, made in ((self.output_names, self.outputs), (names, outputs))
         )
-        same = all(map(_same, point, self.tensors))
         where = "in a later call at the same inputs" if same else "at a point near the inputs"
         advice = "make it independent of earlier calls" if same else "audit the part whose shape is fixed, or other inputs"
         return f"fn must return outputs of one shape, got {first} in the first call, and {later} {where}: {advice}"
