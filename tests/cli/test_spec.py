@@ -1,4 +1,4 @@
-"""The languages of --inputs and --domain: what they mean, and what they say to mistakes."""
+"""The languages of --inputs, --domain and --constraints: what they mean, and what they say to mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pairgrad.cli.spec import SpecError, check_inputs, make_inputs, parse_domain
+from pairgrad.cli.spec import SpecError, check_inputs, make_inputs, parse_constraints, parse_domain
 from pairgrad.coherence import Box, LogRange
 
 
@@ -325,3 +325,29 @@ def test_mistakes_in_domains_are_pointed_at(text, column, message):
     first = str(caught.value).splitlines()[0]
     assert message in first
     assert first.endswith(f"(column {column})")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("symmetric", "symmetric"),
+        ("simplex, _", ("simplex", None)),
+        ("x = sphere, w=orthogonal", {"x": "sphere", "w": "orthogonal"}),
+    ],
+)
+def test_constraints(text, expected):
+    assert parse_constraints(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("x=symetric", 3, "did you mean 'symmetric'?"),
+        ("sphere, x=simplex", 1, "give every constraint a name, or none"),
+        ("", 1, "there is no constraint ''"),
+    ],
+)
+def test_mistakes_in_constraints_are_pointed_at(text, column, message):
+    with pytest.raises(SpecError, match=re.escape(message)) as caught:
+        parse_constraints(text)
+    assert str(caught.value).splitlines()[0].endswith(f"(column {column})")

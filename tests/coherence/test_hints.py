@@ -48,6 +48,7 @@ def hint(backward, *shapes):
         (65536, "the ratio is 65536 = 2^16, a power of two: a loss scale that is not divided out?"),
         (2**-16, "the ratio is 1/65536 = 2^-16, a power of two: a loss scale that is divided out twice?"),
         (0, "the supplied gradient is zero: is None returned for this argument, or is it detached?"),
+        (1 + 3e-11, "so small a defect may be a solver that stops at its tolerance, or float32 inside: tolerance=1e-10 accepts it"),
         (1.37, ""),
         (4, ""),
     ],

@@ -472,3 +472,50 @@ def test_right_functions_that_look_suspicious_are_not_accused(fn: Any, x: torch.
     for seed in range(2):
         report = audit(fn, x, effort="quick", seed=seed, consequences=False)
         assert not kinds(report), str(report)
+
+
+def rounded_weight(factor: float) -> tuple[Any, Any]:
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, w)
+            return x.sin() * w.double()
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> Any:
+            x, w = ctx.saved_tensors
+            return factor * g * x.cos() * w.double(), (g * x.sin()).bfloat16()
+
+    return Times.apply, (torch.linspace(0.2, 1.3, 4, dtype=torch.float64), torch.linspace(-1, 2, 4).bfloat16())
+
+
+def rounded_output(factor: float) -> tuple[Any, Any]:
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> Any:
+            ctx.save_for_backward(x)
+            return x.sin(), x.bfloat16()
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor, rounded: torch.Tensor) -> Any:
+            return factor * g * ctx.saved_tensors[0].cos() + rounded.double()
+
+    return Both.apply, torch.linspace(0.2, 1.3, 4, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("effort", ["quick", "standard"])
+@pytest.mark.parametrize("make", [rounded_weight, rounded_output])
+def test_one_bfloat16_tensor_does_not_lower_the_limit_of_the_others(make: Callable[[float], tuple[Any, Any]], effort: str) -> None:
+    assert audit(*make(1.0), effort=effort, consequences=False).passed
+    report = audit(*make(1.03), effort=effort, consequences=False)
+    assert "defect" in kinds(report), str(report)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_jagged_gradient_is_not_said_to_be_nearer_than_it_is(seed: int) -> None:
+    """A forward difference in float32: right on average, off at each element."""
+    x = torch.randn(4, generator=torch.Generator().manual_seed(seed))
+    report = audit(function(torch.sin, lambda x, g: g * ((x + 1e-5).sin() - x.sin()) / 1e-5), x, effort="quick", consequences=False)
+    supplied, true = ((x + 1e-5).sin() - x.sin()) / 1e-5, x.double().cos()
+    off = float((supplied - true).norm() / true.norm())
+    assert not report.passed or report.limit >= off, (off, str(report))

@@ -23,7 +23,7 @@ from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.commands import AuditOptions
 from pairgrad.cli.exit_codes import INTERRUPTED
 from pairgrad.cli.output import prepare, write_json
-from pairgrad.cli.spec import SpecError, check_inputs, parse_domain
+from pairgrad.cli.spec import SpecError, check_inputs, parse_constraints, parse_domain
 from pairgrad.cli.streams import Streams
 from pairgrad.cli.target import Unusable, saying, split
 from pairgrad.coherence.judge.verdict import Verdict
@@ -43,7 +43,20 @@ _CHOICES = {
 
 def request(target: str, options: AuditOptions) -> dict[str, Any]:
     """What the worker is told."""
-    names = ("inputs", "inputs_from", "domain", "dtype", "effort", "seed", "tolerance", "intent", "second_order", "consequences", "seconds")
+    names = (
+        "inputs",
+        "inputs_from",
+        "domain",
+        "constraints",
+        "dtype",
+        "effort",
+        "seed",
+        "tolerance",
+        "intent",
+        "second_order",
+        "consequences",
+        "seconds",
+    )
     return {"target": target, "stdout_to_stderr": options.format != "text", **{name: getattr(options, name) for name in names}}
 
 
@@ -246,7 +259,11 @@ def _check(options: AuditOptions) -> None:
         split(target)
     if options.inputs is not None and options.inputs_from is not None:
         raise ValueError("give --inputs or --inputs-from, not both")
-    for option, text, check in (("--inputs", options.inputs, check_inputs), ("--domain", options.domain, parse_domain)):
+    for option, text, check in (
+        ("--inputs", options.inputs, check_inputs),
+        ("--domain", options.domain, parse_domain),
+        ("--constraints", options.constraints, parse_constraints),
+    ):
         if text is not None:
             try:
                 check(text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import inspect
 import json
 import os
 import signal
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 
 from pairgrad.cli import target as targets
-from pairgrad.cli.spec import SpecError, make_inputs, parse_domain
+from pairgrad.cli.spec import SpecError, make_inputs, parse_constraints, parse_domain
 from pairgrad.cli.spec_values import DTYPES, tensors
 from pairgrad.cli.target import Unusable, at, called, find, function_of, imported, place_in, saying, signature, split, structured, way_of
 from pairgrad.coherence import Progress, Subject, Verdict, audit
@@ -48,8 +47,9 @@ def run(request: dict[str, Any], teller: Teller) -> None:
         dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
         teller.stage(f"calling {path} for the first time")
         names = ("effort", "second_order", "consequences", "tolerance", "intent", "seed")
-        given = {name: request[name] for name in names} | _budget(request)
-        report = audit(fn, inputs, domain=domain, dtype=dtype, progress=teller.progress, **given)
+        given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
+        constraints = _constraints(fn, inputs, request["constraints"])
+        report = audit(fn, inputs, domain=domain, constraints=constraints, dtype=dtype, progress=teller.progress, **given)
         silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
         if silent and _is_nan(fn, inputs, dtype):
             text = f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs."
@@ -62,11 +62,6 @@ def run(request: dict[str, Any], teller: Teller) -> None:
         if failure["kind"] == "raised":
             teller.partial()
         send({"event": "failed", **failure})
-
-
-def _budget(request: dict[str, Any]) -> dict[str, Any]:
-    """The time that the audit may take, if it takes one."""
-    return {"seconds": request["seconds"] or None} if "seconds" in inspect.signature(audit).parameters else {}
 
 
 def _explained(error: BaseException, path: str) -> dict[str, Any]:
@@ -137,6 +132,15 @@ def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict
             raise Unusable(_without_inputs(fn, path, request["target"]))
         args, kwargs = structured(*held) if held is not None else _middle(domain, dtype)
     return targets.arranged(fn, path, args, kwargs, domain)
+
+
+def _constraints(fn: Any, inputs: tuple[Any, ...] | dict[str, Any], text: str | None) -> Any:
+    """The constraints with the names that the inputs have in the audit."""
+    given = None if text is None else parse_constraints(text)
+    if isinstance(given, dict) and isinstance(inputs, tuple) and (expected := targets.signature(fn)) is not None:
+        places = {parameter: f"input {i}" for i, parameter in enumerate(expected.parameters)}
+        return {places.get(name, name): value for name, value in given.items()}
+    return dict(zip(inputs, given, strict=False)) if isinstance(given, tuple) and isinstance(inputs, dict) else given
 
 
 def _from_callable(target: str, module: ModuleType) -> tuple[tuple[Any, ...], dict[str, Any]]:

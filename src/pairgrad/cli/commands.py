@@ -51,6 +51,9 @@ class AuditOptions:
     domain: Annotated[str | None, _option('Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".', "RANGES", _WHERE)] = (
         None
     )
+    constraints: Annotated[
+        str | None, _option('What the inputs must stay: "symmetric", "simplex, _", "x=sphere, w=orthogonal".', "SETS", _WHERE)
+    ] = None
     dtype: Annotated[str | None, _option("float64, float32, float16 or bfloat16, instead of that of the inputs.", "DTYPE", _WHERE)] = None
     seed: Annotated[int, _option("Seed of random inputs and of the audit.", "N", _WHERE)] = 0
     effort: Annotated[str, _option("quick, standard or thorough.", "HOW", _HOW)] = "standard"

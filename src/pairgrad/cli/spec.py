@@ -12,7 +12,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 
 from pairgrad.cli.spec_values import DTYPES, FIXED, KNOWN, LARGEST, MAKERS, Making, as_tensor, load, tensors
 from pairgrad.coherence import Box, LogRange
+from pairgrad.coherence.subject.constraint import as_constraint
 
 LONGEST = 100_000  # characters
 DEEPEST = 32  # brackets inside one another
@@ -311,8 +312,20 @@ _DOMAIN = (
 )
 
 
+_CONSTRAINTS = 'constraints are written like "symmetric", "simplex, _" (one for each input, _ for none) or "x=sphere, w=orthogonal"'
+
+
 def parse_domain(text: str) -> Any:
     """An interval, a tuple of intervals and None, or a dict of intervals by name."""
+    return _one_or_each(text, "an interval", _interval, _DOMAIN)
+
+
+def parse_constraints(text: str) -> Any:
+    """The name of a constraint, a tuple of names and None, or a dict of names by argument."""
+    return _one_or_each(text, "a constraint", _constraint, _CONSTRAINTS)
+
+
+def _one_or_each(text: str, what: str, read: Callable[[str, str, int], Any], grammar: str) -> Any:
     by_name: dict[str, Any] = {}
     listed: list[Any] = []
     column = 0
@@ -321,16 +334,16 @@ def parse_domain(text: str) -> Any:
         body = (part[named.end() :] if named else part).lstrip()
         start = column + len(part) - len(body)
         if named and named["name"] in by_name:
-            raise SpecError(f"{named['name']!r} is given twice", text, column + named.start("name"), _DOMAIN)
+            raise SpecError(f"{named['name']!r} is given twice", text, column + named.start("name"), grammar)
         if named:
-            by_name[named["name"]] = _interval(body, text, start)
+            by_name[named["name"]] = read(body, text, start)
         elif by_name:
-            raise SpecError("an interval without a name cannot follow one with a name", text, start, _DOMAIN)
+            raise SpecError(f"{what} without a name cannot follow one with a name", text, start, grammar)
         else:
-            listed.append(None if body.rstrip() == "_" else _interval(body, text, start))
+            listed.append(None if body.rstrip() == "_" else read(body, text, start))
         column += len(part) + 1
     if by_name and listed:
-        raise SpecError("give every interval a name, or none", text, 0, _DOMAIN)
+        raise SpecError(f"give every {what.split()[-1]} a name, or none", text, 0, grammar)
     return by_name or (listed[0] if len(listed) == 1 and listed[0] is not None else tuple(listed))
 
 
@@ -345,3 +358,10 @@ def _interval(body: str, text: str, column: int) -> Box | LogRange:
     except ValueError as error:
         reason = str(error).replace("LogRange needs", "log low..high needs").replace("Box needs", "low..high needs")
         raise SpecError(reason.partition(": use Box")[0], text, column) from None
+
+
+def _constraint(body: str, text: str, column: int) -> str:
+    try:
+        return as_constraint(body.strip()).name
+    except ValueError as error:
+        raise SpecError(str(error).removeprefix("constraints: "), text, column, _CONSTRAINTS) from None

@@ -41,6 +41,29 @@ def test_inputs_of_all_sorts(here, arguments):
         assert "  over " in out
 
 
+@pytest.mark.parametrize("constraints", ["simplex, _", "p=simplex", "input 0=simplex"])
+def test_constraints(here, constraints):
+    """A gradient that is right along the simplex alone."""
+    (here / "tangent.py").write_text(
+        "import torch\n"
+        "class Tangent(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, p, w):\n"
+        "        ctx.save_for_backward(p, w)\n"
+        "        return (p * w).sum()\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, g):\n"
+        "        p, w = ctx.saved_tensors\n"
+        "        return g * (w - w.mean()), g * p\n"
+        "def entropy(p, w):\n"
+        "    return Tangent.apply(p, w)\n"
+        "def entropy_inputs():\n"
+        "    return torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64), torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)\n"
+    )
+    assert quick("tangent.py:entropy")[0] == 1
+    assert quick("tangent.py:entropy", "--constraints", constraints)[0] == 0
+
+
 def test_what_is_fixed_is_not_audited(here):
     def audited(inputs):
         report = json.loads(quick("losses:ratio", "--inputs", inputs, "--format", "json")[1])

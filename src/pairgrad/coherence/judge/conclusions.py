@@ -42,11 +42,14 @@ def tells(observation: Observation) -> bool:
 
 
 def best_limits(observations: Sequence[Observation]) -> dict[tuple[str, str], float]:
-    """For each state and argument where anything was resolved, the limit along the best direction of first order."""
+    """For each state and argument where anything was resolved, the limit along the best direction of first order.
+
+    Along a line a jagged gradient averages out; a single element is not known better than it agrees with its neighbours.
+    """
     best: dict[tuple[str, str], float] = {}
     for observation in filter(tells, of_order(observations, 1)):
         key = observation.state, observation.argument
-        best[key] = min(best.get(key, math.inf), observation.reading.limit)
+        best[key] = min(best.get(key, math.inf), max(observation.reading.limit, 2 * observation.line.roughness))
     return best
 
 

@@ -1,4 +1,4 @@
-"""What a wrong gradient may come from, read off simple ratios: a batch size, a dimension, two, a sign, a loss scale; or a transpose, or swapped gradients."""
+"""What a wrong gradient may come from, read off simple ratios (a batch size, two, a sign, a loss scale), a transpose, a swap, or its small size."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pairgrad.coherence.subject.subject import Subject
 
 _SAME = 1e-3  # how near a ratio must be to a number to be called that number
 _ACROSS = 0.01  # of the defect: what a multiple of the true gradient may leave over
+_SMALL = 1e-6  # relative; what float32 inside of float64 comes to
 _LOSS_SCALE = 2**8  # the smallest power of two that is taken for one
 
 
@@ -24,7 +25,7 @@ def hint(measured: Sequence[Measured], subject: Subject) -> str:
     factor = multiple(worst.relative, worst.error, worst.factor)
     if not bool(worst.given.any()):
         return "the supplied gradient is zero: is None returned for this argument, or is it detached?"
-    return _swapped(worst, measured, subject, factor) or _rearranged(worst, factor) or _ratio(factor, worst, subject)
+    return _swapped(worst, measured, subject, factor) or _rearranged(worst, factor) or _ratio(factor, worst, subject) or _small(worst)
 
 
 def multiple(relative: float, error: float, factor: float) -> float | None:
@@ -99,6 +100,13 @@ def _ratio(factor: float | None, worst: Measured, subject: Subject) -> str:
     if near(2.0**power) and -power >= math.log2(_LOSS_SCALE):
         return f"the ratio is 1/{2**-power} = 2^{power}, a power of two: a loss scale that is divided out twice?"
     return ""
+
+
+def _small(worst: Measured) -> str:
+    if worst.relative > _SMALL:
+        return ""
+    accepted = 10.0 ** math.ceil(math.log10(2 * worst.relative))
+    return f"so small a defect may be a solver that stops at its tolerance, or float32 inside: tolerance={accepted:.0e} accepts it"
 
 
 def _sizes(worst: Measured, subject: Subject) -> dict[int, str]:

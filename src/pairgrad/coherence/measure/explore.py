@@ -140,11 +140,15 @@ def line_through(
 def settled(seen: list[Observation]) -> list[Observation]:
     """All observations of one state, each held against the noise of the value there.
 
-    The noise belongs to the state: a line along which the value happens to keep all its bits, such as a shift of all logits, takes that of the others.
+    The noise belongs to the state and the dtype: a line along which the value happens to keep all its bits, such as a shift of all logits, takes that of
+    the others.
     """
-    clear = [o.reading.panel for o in seen if o.reading.verdict == "coherent"]  # elsewhere the fit leaves a defect, or a kink, too
-    noise = max((panel.noise for panel in clear if panel is not None and not panel.rough), default=0.0)
-    return [_against(observation, noise) for observation in seen]
+    noise: dict[torch.dtype, float] = {}
+    for o in seen:
+        panel = o.reading.panel if o.reading.verdict == "coherent" else None  # elsewhere the fit leaves a defect, or a kink, too
+        if panel is not None and not panel.rough:
+            noise[o.line.dtype] = max(panel.noise, noise.get(o.line.dtype, 0.0))
+    return [_against(observation, noise.get(observation.line.dtype, 0.0)) for observation in seen]
 
 
 def _against(observation: Observation, noise: float) -> Observation:

@@ -63,7 +63,7 @@ class Gradients:
     def __init__(self, subject: Subject, point: Point, cotangent: Point) -> None:
         self._subject, self._point, self._cotangent = subject, point, cotangent
         self.pulled: Evaluation = subject.pull(point, cotangent)
-        self._dtype = coarsest([tensor.dtype for tensor in (*point, *cotangent)])
+        self._weights = [weight.dtype for weight in cotangent if bool(weight.any())]
 
     def measure(self, place: int, candidate: Point | None = None) -> Measured | None:
         """The gradient of one argument; None where too little of it can be measured.
@@ -80,6 +80,9 @@ class Gradients:
             return self._by_coordinates(place, given)
         return self._by_directions(place, given, generator)
 
+    def _dtype(self, place: int) -> torch.dtype:
+        return coarsest([self._point[place].dtype, *self._weights])
+
     def slope(self, place: int, direction: torch.Tensor) -> Slope | None:
         """The defect along a direction of one argument, or its projection where the argument has a constraint."""
         tensor, constraint = self._point[place], self._subject.constraints.get(place)
@@ -94,12 +97,12 @@ class Gradients:
             if shortened <= 0 or float((velocity - shortened * wanted).norm()) > 1e-6 * float(velocity.norm()):
                 return None  # a constraint may bend a direction, to stay inside, and then it is another one
         path = Path(tuple(curve if i == place else still(other) for i, other in enumerate(self._point)))
-        epsilon = torch.finfo(self._dtype).eps
-        probe = Probe(self._subject, path, self._cotangent, epsilon, known=self.pulled)
-        found = slope_at(probe, self._dtype) if probe.finite else None
+        dtype = self._dtype(place)
+        probe = Probe(self._subject, path, self._cotangent, torch.finfo(dtype).eps, known=self.pulled)
+        found = slope_at(probe, dtype) if probe.finite else None
         if found is None or not math.isfinite(found.error):
             return None
-        found = sharpened(probe, found, self._dtype)
+        found = sharpened(probe, found, dtype)
         return replace(found, defect=found.defect / shortened, error=found.error / shortened)
 
     def _confirms(self, place: int, given: torch.Tensor, candidate: torch.Tensor, generator: torch.Generator) -> bool:
@@ -149,7 +152,7 @@ class Gradients:
         return Measured(
             place,
             relative,
-            max(bar, 4 * torch.finfo(self._dtype).eps),
+            max(bar, 4 * torch.finfo(self._dtype(place)).eps),
             factor,
             _index(worst, given),
             float(given.reshape(-1)[worst]),

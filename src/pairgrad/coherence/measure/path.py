@@ -71,8 +71,9 @@ class Line:
         self.reference = reference  # a size that quantities inside the callable are likely to have: that of its arguments, or 1
         self.cotangent = tuple(cotangent)
         self._weights = tuple(u.double() for u in cotangent)
-        dtypes = [u.dtype for u in cotangent] + [x.dtype for x in path.point(0.0)]
-        self.dtype = coarsest(dtypes)
+        moved = [x.dtype for x, velocity in zip(path.point(0.0), path.velocity(0.0), strict=True) if bool(velocity.any())]
+        seen = [u.dtype for u in cotangent if bool(u.any())]
+        self.dtype = coarsest([*moved, *seen] or [x.dtype for x in path.point(0.0)])  # what rests, or has no weight, hides nothing
         self.epsilon = torch.finfo(self.dtype).eps
         self.largest = 0.0  # value_size met so far
         self.steepest = 0.0  # gradient_size met so far
