@@ -14,7 +14,7 @@ from pairgrad.coherence import Report, audit
 from pairgrad.testing import CoherenceTests
 from tests.coherence.functions import function, vector
 
-EFFORTS = ("glance", "quick", "standard")
+EFFORTS = ("glance", "quick", pytest.param("standard", marks=pytest.mark.slow))
 
 
 def kinds(report: Report) -> set[str]:
@@ -431,7 +431,7 @@ FORGOTTEN: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", FORGOTTEN)
-@pytest.mark.parametrize("effort", ["quick", "standard"])
+@pytest.mark.parametrize("effort", EFFORTS[1:])
 def test_what_ordinary_losses_and_states_bring(name: str, effort: str) -> None:
     fn, x = FORGOTTEN[name]
     report = audit(fn, x, effort=effort, consequences=False)
@@ -503,7 +503,7 @@ def rounded_output(factor: float) -> tuple[Any, Any]:
     return Both.apply, torch.linspace(0.2, 1.3, 4, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("effort", ["quick", "standard"])
+@pytest.mark.parametrize("effort", EFFORTS[1:])
 @pytest.mark.parametrize("make", [rounded_weight, rounded_output])
 def test_one_bfloat16_tensor_does_not_lower_the_limit_of_the_others(make: Callable[[float], tuple[Any, Any]], effort: str) -> None:
     assert audit(*make(1.0), effort=effort, consequences=False).passed

@@ -462,16 +462,17 @@ class _Audit:
 
     def _straight(self, worst: Observation) -> StraightThrough:
         """Whether the value moves in steps that the gradient accounts for over long distances, along the worst line or one of two others through the state."""
-        found = straight_through(worst.line)
+        declared = self.evidence.intent is not None
+        found = straight_through(worst.line, declared=declared)
         for _ in range(2):
-            if found.like or worst.state != "the inputs":
+            if found.falls or found.jump is not None or worst.state != "the inputs":
                 break
             cotangent = random_cotangent(self.subject.outputs, self.generator)
             line, _ = line_through(
                 self.subject, self.subject.tensors, range(len(self.subject.tensors)), cotangent, self.generator, relative=True
             )
-            other = straight_through(line)
-            found = other if other.like or (other.jump is not None and found.jump is None) else found
+            other = straight_through(line, declared=declared)
+            found = other if other.falls or other.jump is not None else found
         return found
 
     # Causes -----------------------------------------------------------------------------------------------------------

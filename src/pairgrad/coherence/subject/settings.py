@@ -16,6 +16,12 @@ class Settings:
     def __init__(self) -> None:
         self._values = [read() for read, _ in _SETTINGS]
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self.put_back()
+
     def put_back(self) -> None:
         for (read, write), value in zip(_SETTINGS, self._values, strict=True):
             if read() != value:

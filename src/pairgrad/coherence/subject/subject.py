@@ -101,6 +101,7 @@ class Subject:
         self._through: Accumulated | None = None
         self._traces: Traces = {}
         self._rng, self._settings = rng_state(), Settings()
+        self._loose = False  # whether a call or a backward may have changed settings since they were put back
         self.evaluations = 1
         self.watch: Callable[[], None] | None = None  # called before each call
         self.roughness: tuple[float, ...] = (0.0,) * len(
@@ -140,26 +141,26 @@ class Subject:
 
     def outputs_at(self, point: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The audited outputs at a point, detached."""
-        outputs, _ = self._run(point)
-        self._settings.put_back()
+        with self._settings:
+            outputs, _ = self._run(point)
         return tuple(output.detach() for output in outputs)
 
     def pull(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor]) -> Evaluation:
         """Outputs at a point and the gradient that the backward supplies for a cotangent; zeros where it supplies none."""
-        outputs, leaves = self._run(point)
-        gradients = supplied(outputs, leaves, cotangent)
-        self._settings.put_back()
+        with self._settings:
+            outputs, leaves = self._run(point)
+            gradients = supplied(outputs, leaves, cotangent)
         return Evaluation(tuple(output.detach() for output in outputs), gradients)
 
     def pull_twice(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Evaluation:
         """The scalar <gradient, weights> at a point, and its gradient in the point and in the cotangent by a second backward."""
-        outputs, leaves = self._run(point)
-        asking = tuple(weight.detach().clone().requires_grad_() for weight in cotangent)
-        first = supplied(outputs, leaves, asking, create_graph=True)
-        total = sum((gradient.double() * weight).sum() for gradient, weight in zip(first, weights, strict=True))
-        assert isinstance(total, torch.Tensor)
-        second = supplied((total,), (*leaves, *asking), (torch.ones_like(total),))
-        self._settings.put_back()
+        with self._settings:
+            outputs, leaves = self._run(point)
+            asking = tuple(weight.detach().clone().requires_grad_() for weight in cotangent)
+            first = supplied(outputs, leaves, asking, create_graph=True)
+            total = sum((gradient.double() * weight).sum() for gradient, weight in zip(first, weights, strict=True))
+            assert isinstance(total, torch.Tensor)
+            second = supplied((total,), (*leaves, *asking), (torch.ones_like(total),))
         return Evaluation((total.detach(),), second)
 
     def arguments(self) -> Any:
@@ -172,11 +173,14 @@ class Subject:
 
     def graph(self, point: Sequence[torch.Tensor] | None = None, *, arrange: Arrange | None = None) -> tuple[Point, Leaves]:
         """Outputs with their graph, and the leaves they hang on. `arrange` gives the inputs, not the parameters, another layout in memory."""
-        return self._run(self.tensors if point is None else point, arrange)
+        made = self._run(self.tensors if point is None else point, arrange)
+        self._loose = True
+        return made
 
     def alone(self, index: int, cotangent: Sequence[torch.Tensor]) -> torch.Tensor | None:
         """The gradient of one input at the inputs if the others ask for none; None if no output depends on it as far as autograd knows."""
         self._begin()
+        self._loose = True
         flat, leaves = self._prepare(self.tensors, copies=self._copies)
         for other, place in enumerate(self._places):
             if other != index:
@@ -218,6 +222,9 @@ class Subject:
     def _begin(self) -> None:
         """Before each call."""
         self.evaluations += 1
+        if self._loose:
+            self._settings.put_back()
+            self._loose = False
         if self.watch is not None:
             self.watch()
         if self.random:
@@ -243,7 +250,6 @@ class Subject:
 
         A leaf may not be edited in place, where the result of an operation may: with `copies`, a callable that edits its argument gets one of those.
         """
-        self._settings.put_back()
         self._held.put_back()
         flat = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat]
         leaves = []
