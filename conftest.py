@@ -24,6 +24,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest -m gpu --device cpu`."""
+    parser.addoption(
+        "--device", default=None, metavar="DEVICE", help="where tests marked gpu run: cuda unless given; cpu tries the tests themselves"
+    )
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Of a test marked gpu: --device, or CUDA. Without either the test is skipped."""
+    given = request.config.getoption("--device")
+    if given is None and not torch.cuda.is_available():
+        pytest.skip("no CUDA device; --device names another one")
+    return torch.device("cuda" if given is None else given)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """Keep what coverage.py has counted, if it counts: xdist ends a worker that takes long to leave, and its counts with it."""

@@ -242,3 +242,36 @@ def test_lazy_names_behave_as_imported_ones():
         "assert not hasattr(pairgrad, 'ClassBanks')"
     )
     _in_a_new_process(code)
+
+
+DEVICES = SOURCE / "ground" / "devices.py"  # the one file that names types of devices
+DEVICE_TYPES = {"cpu", "cuda", "mps", "xpu", "hpu", "hip", "meta", "nccl"}
+OPTIONS = SOURCE / "cli" / "commands.py"  # defaults of --device, which a user can type; it imports nothing of torch
+
+
+def named_device_types(tree):
+    """Strings that are a type of device, with or without an index; attributes such as is_cuda, torch.cuda, .cuda(). Docstrings and messages are not met."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.partition(":")[0] in DEVICE_TYPES:
+            yield node.value
+        elif isinstance(node, ast.Attribute) and node.attr.removeprefix("is_") in DEVICE_TYPES - {"cpu"} | {"is_cpu"}:
+            yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", [*FILES, SOURCE.parent / "pytest_pairgrad.py"], ids=lambda p: str(p.relative_to(SOURCE.parent)))
+def test_types_of_devices_are_named_in_one_table(path):
+    """What differs between devices stands in ground/devices.py with its reason. `.cpu()`, a copy to the host, names no other device."""
+    found = list(named_device_types(ast.parse(path.read_text())))
+    if path not in (DEVICES, OPTIONS):
+        assert not found, f"{path.name} names {found}: give {DEVICES.name} a field, or take HOST"
+
+
+def test_named_device_types_are_seen():
+    lines = {
+        "x.device.type == 'mps'": "mps",
+        "x.is_cuda": "x.is_cuda",
+        "torch.cuda.synchronize()": "torch.cuda",
+        "torch.device('cuda:1')": "cuda:1",
+    }
+    assert {text: [*named_device_types(ast.parse(text))] for text in lines} == {text: [name] for text, name in lines.items()}
+    assert not [*named_device_types(ast.parse("x.detach().cpu(); 'cuda is fast'; x.device.type"))]

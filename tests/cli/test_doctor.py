@@ -132,7 +132,99 @@ class TestSelfCheck:
         assert re.search(rf"{name} +FAILED", done.stdout)
 
 
+class TestDevice:
+    """`--device cpu`: float32 on the device beside float64 on the CPU."""
+
+    def test_a_verdict(self, tmp_path: Path) -> None:
+        done = invoke("doctor", "--device", "cpu", "--json", str(tmp_path / "doctor.json"), columns=80)
+        assert done.exit_code == 0, done.output
+        assert max(map(len, done.stdout.replace(str(tmp_path), "").splitlines())) <= 80
+        assert "cpu against the CPU" in done.stdout
+        assert done.stdout.count("All is well. cpu agrees with the CPU.") == 1
+        found = {check["name"]: check for check in json.loads((tmp_path / "doctor.json").read_text())["device"]}
+        skipped = {name for name, check in found.items() if check["status"] == "skipped"}
+        assert skipped == {"no waiting", "graph"}, found
+        assert {check["status"] for name, check in found.items() if name not in skipped} == {"ok"}
+        assert {
+            "potential",
+            "scores",
+            "losses",
+            "class bank",
+            "second order",
+            "densities",
+            "samples",
+            "half precision",
+            "repeatable",
+        } <= set(found)
+
+    @pytest.mark.parametrize("device", ["cuda:77", "toaster", "meta"])
+    def test_a_device_that_is_not_there(self, device: str) -> None:
+        done = invoke("doctor", "--device", device)
+        assert done.exit_code == 2
+        assert done.stdout == ""
+        assert re.match(
+            rf"pairgrad doctor: --device must be one that torch can use with float32, got '{device}' \(.+\): torch sees cpu", done.stderr
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "owner", "attribute", "wrong"),
+        [
+            ("potential", pg.Potential, "slope", lambda result: result * (1 + 1e-6)),
+            ("scores", pg, "vmf_scores", lambda result: result + 1e-5),
+            ("losses", pg.PATTLoss, "forward", lambda result: result * (1 + 1e-4)),
+            ("class bank", pg.ClassBank, "concentration", lambda result: result * (1 + 1e-4)),
+            ("densities", pg.VonMisesFisher, "entropy", lambda result: result * (1 + 1e-4)),
+            ("samples", pg.VonMisesFisher, "sample", lambda result: result * 0.9),
+            ("half precision", pg, "vmf_cross_entropy", lambda result: result * (1 + 1e-4)),
+        ],
+    )
+    def test_a_device_that_is_wrong(self, name: str, owner, attribute: str, wrong, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What it computes in float32 is wrong, and float64, which the CPU is taken for, is right."""
+        plain = getattr(owner, attribute)
+        right = plain.fget if isinstance(plain, property) else plain
+
+        def narrow(*args, **kwargs):
+            result = right(*args, **kwargs)
+            return wrong(result) if result.dtype is torch.float32 else result
+
+        monkeypatch.setattr(owner, attribute, property(narrow) if isinstance(plain, property) else narrow)
+        done = invoke("doctor", "--device", "cpu", columns=200)
+        assert done.exit_code == 1
+        below = done.stdout.partition("cpu against the CPU")[2]
+        assert re.search(rf"{name} +FAILED", below), below
+        assert "Please report it" in below
+
+    def test_a_bank_that_is_not_repeatable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        update = pg.ClassBank.update
+        monkeypatch.setattr(pg.ClassBank, "update", lambda self, x, y: update(self, x * (1 + 1e-6 * torch.rand(())), y))
+        assert re.search(r"repeatable +FAILED", invoke("doctor", "--device", "cpu", columns=200).stdout)
+
+
 class TestBench:
+    def test_local_costs(self, tmp_path: Path) -> None:
+        """A row for each of the paper's, with its published time and memory where pairgrad-paper is installed."""
+        file = tmp_path / "bench.json"
+        sizes = ("--batch", "4", "--classes", "10", "--dim", "16", "--repeats", "1")
+        done = invoke("bench", "--device", "cpu", *sizes, "--json", str(file), columns=80)
+        assert done.exit_code == 0, done.output
+        costs = {cost["name"]: cost for cost in json.loads(file.read_text())["local_costs"]}
+        measured = {name for name, cost in costs.items() if cost["seconds"] is not None and cost["seconds"] > 0}
+        recurrences = {"Original recurrence", "Consistent recurrence", "Log-domain Miller", "AR/FR"}
+        assert measured == {*recurrences, "Structure-aware AR/FR, eager", "Structure-aware paired, eager"}
+        assert costs["Structure-aware AR/FR"]["note"] == "--compile"
+        assert re.search(r"ms +MiB +faster +H100, ms +H100, MiB", done.stdout)
+        assert re.search(r"Original recurrence +[\d.]+ +1 +266\.40 +504\.89", done.stdout)
+        assert "The added columns are of batch 32, 1000 classes, dim 1024." in done.stdout
+
+    def test_odd_dimensions_have_no_recurrence(self, tmp_path: Path) -> None:
+        file = tmp_path / "bench.json"
+        done = invoke("bench", "--batch", "4", "--classes", "10", "--dim", "15", "--repeats", "1", "--json", str(file))
+        assert done.exit_code == 0, done.output
+        costs = {cost["name"]: cost["note"] for cost in json.loads(file.read_text())["local_costs"]}
+        assert costs["Original recurrence"] == "even dim"
+        assert costs["AR/FR"] == ""
+        assert invoke("bench", "--batch", "4", "--classes", "10", "--dim", "2", "--repeats", "1").exit_code == 0
+
     def test_ratios(self, tmp_path: Path) -> None:
         file = tmp_path / "bench.json"
         done = invoke("bench", "--batch", "4", "--classes", "10", "--dim", "16", "--repeats", "2", "--json", str(file), columns=80)

@@ -141,7 +141,7 @@ def test_no_numbers(text: str) -> None:
         (("--exchange", "ring"), "--exchange must be one of auto, gather, reduce, got 'ring'"),
         (("--measure", "--flops", "1e13"), "--flops says what --measure would find out, got both"),
         (("--device", "cpu"), "--device says where --measure is to run"),
-        (("--measure", "--device", "gpu"), "--device must be a device that torch can use here, got 'gpu'"),
+        (("--measure", "--device", "gpu"), "--device must be one that torch can use with float32, got 'gpu'"),
     ],
 )
 def test_wrong_usage(changed: tuple[str, ...], message: str) -> None:

@@ -150,10 +150,9 @@ def test_bits_are_pinned(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_device_gives_the_bits_of_the_host(name: str) -> None:
+def test_a_device_gives_the_bits_of_the_host(name: str, device: torch.device) -> None:
     given, keys = batch(name, 16)
     expected = pipeline(name)(given, keys)
-    assert_same_bits(pipeline(name)(given.cuda(), keys).cpu(), expected)
-    assert_same_bits(pipeline(name)(given.cuda(), keys.cuda()).cpu(), expected)
+    assert_same_bits(pipeline(name)(given.to(device), keys).cpu(), expected)
+    assert_same_bits(pipeline(name)(given.to(device), keys.to(device)).cpu(), expected)

@@ -20,6 +20,7 @@ from pairgrad.certificates.running import HYPOTHESIS
 from pairgrad.certificates.state_rounding import Rows, StateRounding
 from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, floating_tensor
+from pairgrad.ground.devices import has_values, need_float64
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.losses.cross_entropy import checked_per_class
 from pairgrad.losses.fused.views import lengths_of
@@ -272,10 +273,10 @@ def certify(
     if len(states) != len(views):
         raise ValueError(f"state must be one state for all views or one for each of the {len(views)}, got {len(states)}")
     for view in views:
-        floating_tensor("features", view)
+        need_float64("features", floating_tensor("features", view), "a certificate")
     temperature = check_temperature(temperature)
     if isinstance(temperature, torch.Tensor):
-        if temperature.device.type == "meta":
+        if not has_values(temperature):
             raise ValueError(f"temperature must be a positive number or a tensor with one, got {describe(temperature)}")
         temperature = float(temperature.detach())
     tau = temperature

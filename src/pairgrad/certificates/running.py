@@ -22,6 +22,7 @@ import torch
 
 from pairgrad.certificates.rounding_constants import SMALLEST_NORMAL, UNIT_ROUNDOFF
 from pairgrad.ground.arithmetic import horner
+from pairgrad.ground.devices import HOST
 
 HYPOTHESIS = (
     "+ - * / round to nearest, sqrt is within one unit in the last place, exp, log and log1p within two, what is subnormal may be flushed to zero; sums and "
@@ -118,7 +119,7 @@ class RunningArithmetic:
 
     name = "running"
 
-    def __init__(self, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device | str = HOST) -> None:
         self.dtype, self.device = dtype, device
         self.unit, self.tiny = UNIT_ROUNDOFF[dtype], SMALLEST_NORMAL[dtype]
         self.largest = torch.finfo(dtype).max

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from pairgrad.ground.checks import describe
+from pairgrad.ground.devices import HOST
 from pairgrad.ground.files import write_atomically
 from pairgrad.losses.options import check_temperature
 from pairgrad.losses.scores import State
@@ -125,7 +126,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tens
     with open(path, "rb"):  # an error of the operating system, not of the format, where it cannot be read
         pass
     try:
-        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
+        with safetensors.safe_open(path, framework="pt", device=str(HOST)) as file:
             return {name: file.get_tensor(name) for name in sorted(file.keys())}, dict(file.metadata() or {})
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file ({error}); write one with pairgrad.certificates.saved.save_state") from None

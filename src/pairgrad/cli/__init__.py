@@ -1,6 +1,7 @@
 """The command line. `main` is the entry point; what a command runs is loaded when it is called.
 
-A distribution adds commands through the entry-point group `pairgrad.commands`: an entry names a sequence of `Command`. The other names are what such
+A distribution adds commands, and columns to tables, through the entry-point group `pairgrad.commands`: an entry names a sequence of `Command` and
+`Columns`. The other names are what such
 commands are made with: groups of the first page, clear errors, progress bars and output that survives a closed pipe.
 """
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from pairgrad.cli.commands import complete_realizations
     from pairgrad.cli.mistakes import THREADS, check_file, explained, fail
     from pairgrad.cli.output import Tick, prepare, progress
-    from pairgrad.cli.pages import Command, Group
+    from pairgrad.cli.pages import Columns, Command, Group
     from pairgrad.cli.streams import Streams, silence
 
 __all__ = [
     "THREADS",
+    "Columns",
     "Command",
     "Group",
     "Streams",
@@ -39,7 +41,7 @@ _NAMES = {
     "commands": ("complete_realizations",),
     "mistakes": ("THREADS", "check_file", "explained", "fail"),
     "output": ("Tick", "prepare", "progress"),
-    "pages": ("Command", "Group"),
+    "pages": ("Columns", "Command", "Group"),
     "streams": ("Streams", "silence"),
 }
 __getattr__, __dir__ = attach(__name__, {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names})

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pairgrad.cli.commands import COMMANDS
-from pairgrad.cli.pages import HELP, Command, Contents, Group, add
+from pairgrad.cli.pages import HELP, Columns, Command, Contents, Group, add
 
 GROUP = "pairgrad.commands"  # of entry points
 
@@ -33,16 +33,16 @@ def _root(
         typer.echo(context.get_help())
 
 
-def added() -> list[Command]:
-    """The commands of other installed distributions. One that cannot be loaded is reported and left out."""
-    commands: list[Command] = []
+def added() -> list[Command | Columns]:
+    """What other installed distributions add. A distribution that cannot be loaded is reported and left out."""
+    found: list[Command | Columns] = []
     for entry in entry_points(group=GROUP):
         try:
-            commands += entry.load()
+            found += entry.load()
         except Exception as error:
             name = entry.dist.name if entry.dist else entry.name
             typer.echo(f"pairgrad: the commands of {name} cannot be loaded ({type(error).__name__}: {error}); install it again", err=True)
-    return commands
+    return found
 
 
 def made(commands: Sequence[Command]) -> typer.Typer:
@@ -61,4 +61,6 @@ def made(commands: Sequence[Command]) -> typer.Typer:
     return app
 
 
-app = made([*added(), *COMMANDS])
+_ADDED = added()
+COLUMNS = [each for each in _ADDED if isinstance(each, Columns)]
+app = made([*(each for each in _ADDED if isinstance(each, Command)), *COMMANDS])

@@ -1,8 +1,8 @@
-"""`pairgrad bench`: a few ratios, measured here. The benchmarks behind the documentation are in benchmarks/ of the repository."""
+"""`pairgrad bench`: the table of local costs and a few ratios, measured here. The benchmarks behind the documentation are in benchmarks/ of the repository."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -13,8 +13,10 @@ from torch.nn.functional import normalize
 
 import pairgrad as pg
 from pairgrad.cli.commands import BenchOptions
+from pairgrad.cli.local_costs import BASE, PAPER_SIZE, ROWS, Cost, local_costs, missing
 from pairgrad.cli.output import print_table, progress, save_json
 from pairgrad.ground.checks import one_of
+from pairgrad.ground.devices import device_name, usable_device, wait_for
 from pairgrad.ground.timing import Call, machine_line, median_seconds, threads
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -25,11 +27,7 @@ _REALIZATIONS = ("paired", "arfr", "original", "log-miller", "scott")
 def check(workload: BenchOptions) -> None:
     """Refuse a device or a dtype that cannot be used here."""
     one_of("--dtype", workload.dtype, tuple(_DTYPES))
-    try:
-        torch.zeros(1, dtype=_DTYPES[workload.dtype], device=workload.device).item()  # the device "meta" has no numbers
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"--device must be one that torch can use with {workload.dtype}, got {workload.device!r}: {reason}") from None
+    usable_device("--device", workload.device, _DTYPES[workload.dtype])
 
 
 def _moved(tensor: torch.Tensor, workload: BenchOptions) -> torch.Tensor:
@@ -48,12 +46,15 @@ class Measured:
 def run(workload: BenchOptions, console: Console) -> None:
     """Measure, print, and write down if asked for."""
     with threads(workload.threads):
-        on = "" if workload.device == "cpu" else f"{torch.get_device_module(workload.device).get_device_name()}; "
-        where = f"{on}{machine_line()}"
+        on = device_name(torch.device(workload.device))
+        where = f"{on and f'{on}; '}{machine_line()}"
         results = []
         for part in (learning_step, potentials):
             with progress(console, part.__name__.replace("_", " "), 1):
                 results.append(part(workload))
+        with progress(console, "local costs", ROWS) as tick:
+            costs = local_costs(workload, tick)
+    print_costs(console, workload, costs)
     for measured in results:
         base = measured.seconds[measured.base]
         rows = [(name, f"{1e3 * seconds:.3f}", f"{seconds / base:.2f}") for name, seconds in measured.seconds.items()]
@@ -62,7 +63,30 @@ def run(workload: BenchOptions, console: Console) -> None:
         console.print()
     console.print(Text(f"Medians of {workload.repeats} interleaved calls. {where}", style="dim"))
     given = {name: value for name, value in asdict(workload).items() if name != "json"}
-    save_json(console, workload.json, {"workload": given, "machine": where, "results": [asdict(measured) for measured in results]})
+    parts = {"results": [asdict(measured) for measured in results], "local_costs": [asdict(cost) for cost in costs]}
+    save_json(console, workload.json, {"workload": given, "machine": where, **parts})
+
+
+def print_costs(console: Console, workload: BenchOptions, costs: Sequence[Cost]) -> None:
+    """The table of local costs, with the columns that other distributions add, such as the published numbers."""
+    from pairgrad.cli.app import COLUMNS
+
+    more = {heading: cells for columns in COLUMNS if columns.table == "local costs" for heading, cells in columns.load().items()}
+    base = next((cost.seconds for cost in costs if cost.name == BASE), None)
+    rows = []
+    for cost in costs:
+        ours = (
+            cost.note if cost.seconds is None else f"{1e3 * cost.seconds:.4g}",
+            "" if cost.bytes is None else f"{cost.bytes / 2**20:.2f}",
+            "" if cost.seconds is None or base is None else f"{base / cost.seconds:.3g}",
+        )
+        rows.append((cost.name, *ours, *(cells.get(cost.name, "") for cells in more.values())))
+    size = f"batch {workload.batch} in two views, {workload.classes} classes, dim {workload.dim}, {workload.dtype}"
+    console.print(Text(f"Local costs: one step with its class statistics, {size}", style="bold"))
+    print_table(console, ("", "ms", "MiB", "faster", *more), rows)
+    if more and (workload.batch, workload.classes, workload.dim) != PAPER_SIZE:
+        console.print(Text("The added columns are of batch {}, {} classes, dim {}.".format(*PAPER_SIZE), style="dim"))
+    console.print()
 
 
 def learning_step(workload: BenchOptions) -> Measured:
@@ -93,7 +117,9 @@ def potentials(workload: BenchOptions) -> Measured:
     """Value and slope together, by realization."""
     nu = max(workload.dim / 2 - 1, 0.5)
     x = _moved(nu * torch.logspace(-2, 2, _ELEMENTS), workload)
-    calls: dict[str, Call] = {name: partial(pg.potential(workload.dim, name).pair, x) for name in _REALIZATIONS}
+    calls: dict[str, Call] = {
+        name: partial(pg.potential(workload.dim, name).pair, x) for name in _REALIZATIONS if not missing(name, workload.dim, x.device)
+    }
     title = f"Potential: value and slope of {_ELEMENTS} numbers, dim {workload.dim}, {workload.dtype}"
     return Measured(title, "paired", median_seconds(_finished(calls, workload), workload.repeats))
 
@@ -101,11 +127,8 @@ def potentials(workload: BenchOptions) -> Measured:
 def _finished(calls: dict[str, Call], workload: BenchOptions) -> dict[str, Call]:
     """On an accelerator a call is over when its work is done."""
     device = torch.device(workload.device)
-    if device.type == "cpu":
-        return calls
-    wait = torch.get_device_module(device).synchronize
 
     def waiting(call: Call) -> Call:
-        return lambda: (call(), wait())
+        return lambda: (call(), wait_for(device))
 
     return {name: waiting(call) for name, call in calls.items()}

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,8 +17,10 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from pairgrad.cli.device_check import checks_on
 from pairgrad.cli.output import progress, save_json
 from pairgrad.cli.self_check import CHECKS, COMPILED, Skipped, usable_dtypes
+from pairgrad.ground.devices import backends_here, device_name, devices_here, torch_build
 from pairgrad.ground.timing import processor
 
 OK, MISSING, OLD, FAILED, SKIPPED = "ok", "missing", "too old", "FAILED", "skipped"
@@ -46,7 +48,7 @@ class Finding:
     seconds: float | None = None
 
 
-def run(console: Console, compiled: bool = False, file: Path | None = None) -> bool:
+def run(console: Console, compiled: bool = False, file: Path | None = None, device: torch.device | None = None) -> bool:
     """Examine, print and, if asked for, write it down; False if something that should work does not."""
     facts = system()
     console.print(Text("System", style="bold"))
@@ -55,7 +57,8 @@ def run(console: Console, compiled: bool = False, file: Path | None = None) -> b
     sections = (
         ("packages", "Packages", packages()),
         ("devices", "Devices and dtypes", devices()),
-        ("checks", "Self-check", checks(console, compiled)),
+        ("checks", "Self-check", checks(console, {**CHECKS, **(COMPILED if compiled and device is None else {})})),
+        *([] if device is None else [("device", f"{device} against the CPU", checks(console, checks_on(device, compiled)))]),
     )
     found: dict[str, list[Finding]] = {}
     for key, heading, findings in sections:
@@ -66,7 +69,8 @@ def run(console: Console, compiled: bool = False, file: Path | None = None) -> b
             seconds = "" if finding.seconds is None else f" ({finding.seconds:.1f} s)"
             _line(console, finding.name, f"{finding.words}{seconds}", finding.status)
     bad = [finding.name for findings in found.values() for finding in findings if finding.status == FAILED]
-    verdict = f"Not well: {', '.join(bad)}. Please report it with these lines." if bad else "All is well."
+    agrees = "" if device is None else f" {device} agrees with the CPU."
+    verdict = f"Not well: {', '.join(bad)}. Please report it with these lines." if bad else f"All is well.{agrees}"
     console.print(Text(f"\n{verdict}", style="bold red" if bad else "bold green"))
     data = {key: [asdict(finding) for finding in findings] for key, findings in found.items()}
     save_json(console, file, {"system": facts, **data, "healthy": not bad})
@@ -75,7 +79,7 @@ def run(console: Console, compiled: bool = False, file: Path | None = None) -> b
 
 def system() -> dict[str, str]:
     """What one is asked for in a bug report."""
-    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}" if torch.version.hip else "CPU build"
+    build = torch_build()
     threads = torch.get_num_threads()
     return {
         "pairgrad": metadata.version("pairgrad"),
@@ -84,7 +88,7 @@ def system() -> dict[str, str]:
         "processor": f"{processor()}, {os.cpu_count()} logical cores",
         "torch": f"{torch.__version__}, {build}, {threads} thread{'s' * (threads != 1)}, {torch.backends.cpu.get_cpu_capability()}",
         "compile": _compiler(),
-        "distributed": ", ".join(_backends()) or "not in this build",
+        "distributed": ", ".join(backends_here()) or "not in this build",
     }
 
 
@@ -135,25 +139,19 @@ def installed(name: str, least: str | None) -> tuple[str, str | None]:
 
 def devices() -> Iterator[Finding]:
     """Every device that torch sees, with the dtypes in which values and derivatives are right on it."""
-    places = ["cpu", *(f"cuda:{k}" for k in range(torch.cuda.device_count() if torch.cuda.is_available() else 0))]
-    places += ["mps"] if torch.backends.mps.is_available() else []
-    places += [f"xpu:{k}" for k in range(torch.xpu.device_count())] if hasattr(torch, "xpu") and torch.xpu.is_available() else []
-    for place in places:
-        name = ""
-        if place.startswith("cuda"):
-            properties = torch.cuda.get_device_properties(place)
-            name = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, capability {properties.major}.{properties.minor}: "
-        usable = usable_dtypes(torch.device(place))
+    for place in devices_here():
+        name = f"{found}: " if (found := device_name(place)) else ""
+        usable = usable_dtypes(place)
         good = [f"{dtype}{note}" for dtype, (right, note) in usable.items() if right]
         bad = [f"{dtype} ({note})" for dtype, (right, note) in usable.items() if not right]
         # A device may lack float64, as MPS does; without float32 nothing can be done on it.
         status = OK if usable["float32"][0] else FAILED
-        yield Finding(place, status, f"{name}{', '.join(good)}{'; not ' + ', '.join(bad) if bad else ''}")
+        yield Finding(str(place), status, f"{name}{', '.join(good)}{'; not ' + ', '.join(bad) if bad else ''}")
 
 
-def checks(console: Console, compiled: bool) -> Iterator[Finding]:
+def checks(console: Console, listed: Mapping[str, Callable[[], str]]) -> Iterator[Finding]:
     """Every check of the numbers, with a bar while it runs."""
-    for name, check in {**CHECKS, **(COMPILED if compiled else {})}.items():
+    for name, check in listed.items():
         with progress(console, name, 1):
             finding = checked(name, check)
         yield finding
@@ -175,12 +173,6 @@ def _compiler() -> str:
     name = next((name for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "cl") if name and shutil.which(name)), None)
     found = f"C++ compiler {name}" if name else "no C++ compiler found, which the CPU needs"
     return f"{found}; pairgrad doctor --compile tries it"
-
-
-def _backends() -> list[str]:
-    if not torch.distributed.is_available():
-        return []
-    return [name for name in ("gloo", "nccl", "mpi") if getattr(torch.distributed, f"is_{name}_available")()]
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -16,4 +16,4 @@ AUDIT = {
 }
 PROVE = {1: "A proof failed."}
 PLAN = {1: "No layout fits the memory."}
-DOCTOR = {1: "The self-check failed, or something that is installed is broken."}
+DOCTOR = {1: "The self-check failed, here or on the device, or something that is installed is broken."}

@@ -53,6 +53,19 @@ class Command:
     codes: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Columns that a distribution adds to a table of the library, such as published numbers.
+
+    Attributes:
+        table: its name; `"local costs"` is the table of `pairgrad bench`.
+        load: gives, for each heading, the cells by the first cell of their row. It is called when the table is printed.
+    """
+
+    table: str
+    load: Callable[[], Mapping[str, Mapping[str, str]]]
+
+
 class Page(TyperCommand):
     """A command whose page ends with examples and exit codes."""
 

@@ -18,6 +18,7 @@ from pairgrad.distributed.calibration import Rate, calibrated
 from pairgrad.distributed.collectives import call_seconds
 from pairgrad.distributed.footprint import PROCESS
 from pairgrad.distributed.plan import BANDWIDTH, ELEMENTWISE, FLOPS, LATENCY, Cluster, Estimate, Plan, Workload, plan_layouts
+from pairgrad.ground.devices import HOST, usable_device
 
 _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -118,11 +119,9 @@ def _choice(option: str, value: str, choices: Iterable[str]) -> str:
 
 def _measured(options: PlanOptions, workload: Workload, console: Console) -> Rate:
     try:
-        device = torch.device("cpu" if options.device is None else options.device)
-        torch.zeros(1, device=device).item()  # the device "meta" has no numbers
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise WrongOption(f"--device must be a device that torch can use here, got {options.device!r} ({reason}): write e.g. cpu") from None
+        device = HOST if options.device is None else usable_device("--device", options.device, workload.dtype)
+    except ValueError as error:
+        raise WrongOption(str(error)) from None
     rows = min(workload.views * workload.batch, _MEASURED_ROWS)
     with console.status(f"measuring {rows} rows at dim {workload.dim} on {device}, one thread"):
         return calibrated(workload.dim, rows=rows, dtype=workload.dtype, device=device)

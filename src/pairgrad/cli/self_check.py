@@ -12,7 +12,7 @@ from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.ground.balls import flint
 
 # Largest relative errors of value and slope that are documented (docs/accuracy.md), at every dimension from 8 on.
-_DOCUMENTED = {torch.float64: 1.2e-15, torch.float32: 4e-7}
+DOCUMENTED = {torch.float64: 1.2e-15, torch.float32: 4e-7}
 # At dim 3 there are closed forms, which need no extra; they are themselves evaluated in double precision, with a few roundings.
 _AT_DIM_3 = {torch.float64: 4e-15, torch.float32: 7e-7, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-10}
 _POINTS = (1.0, 2.5, 8.0, 40.0)
@@ -57,10 +57,10 @@ def _need_balls() -> None:
 def values_and_slopes() -> str:
     """Against ball arithmetic, in both dtypes."""
     _need_balls()
-    worst = dict.fromkeys(_DOCUMENTED, 0.0)
+    worst = dict.fromkeys(DOCUMENTED, 0.0)
     for dim in (8, 128, 4096):
         exact, ours = pg.potential(dim, "reference"), pg.potential(dim)
-        for dtype, bound in _DOCUMENTED.items():
+        for dtype, bound in DOCUMENTED.items():
             x = (dim / 2 - 1) * torch.tensor([1e-6, 1e-2, 0.5, 3.0, 64.0, 1e4], dtype=dtype)
             errors = {
                 "slope": _error(ours.slope(x), exact.slope(x.double())),

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pairgrad.ground.checks import dense, describe, floating_tensor, integer_at_least
+from pairgrad.ground.devices import on_host
 from pairgrad.losses.bank_loss import BankLoss
 
 
@@ -42,7 +43,7 @@ class MetricLearningLoss(nn.Module):
             return self.loss(embeddings, labels)
         dense("labels", labels)
         repeated = labels.reshape(self.views, -1)
-        if repeated.device.type == "cpu" and not bool((repeated == repeated[0]).all()):
+        if on_host(repeated) and not bool((repeated == repeated[0]).all()):
             raise ValueError(f"labels must repeat in the same order for each of the {self.views} views")
         return self.loss(embeddings.reshape(self.views, -1, embeddings.shape[1]), repeated[0])
 

@@ -29,6 +29,7 @@ from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.meeting import UPDATE, Meeting, words_of
 from pairgrad.distributed.watch import RankError
 from pairgrad.ground.checks import describe, one_of
+from pairgrad.ground.devices import has_values, host_or, widest
 from pairgrad.sphere.bank import ClassBank, Updating
 from pairgrad.sphere.inputs import checked_batch
 from pairgrad.sphere.statistics import Batch, Statistics, gathered
@@ -72,8 +73,8 @@ class DistributedClassBank(ClassBank):
         facts: dict[str, Any] | None = None,
         device: Any = None,
     ) -> None:
-        made = bank.sums.device.type == "meta"  # else the rows exist
-        device = torch.device("cpu" if made else bank.sums.device) if device is None else torch.device(device)
+        made = not has_values(bank.sums)  # else the rows exist
+        device = host_or(bank.sums.device) if device is None else torch.device(device)
         for group in (layout.classes, layout.data):
             group.check_device(device)
         self.layout = layout  # before the buffers are made: drawing them asks for it
@@ -170,7 +171,7 @@ class DistributedClassBank(ClassBank):
         if self.layout.classes.size > 1:
             inside = (places >= 0) & (places < self.num_classes)
             views = torch.where(inside[:, None], self.summed(views), 0.0)
-            batch = gathered(views, torch.where(inside, places, 0), inside.double())
+            batch = gathered(views, torch.where(inside, places, 0), inside.to(widest(inside.device)))
         else:
             batch = gathered(self.summed(views), places)
         if self.layout.data.size == 1:
@@ -315,7 +316,7 @@ class DistributedClassBank(ClassBank):
         super().reset(generator=generator)
 
     def _reset(self, statistics: Statistics, generator: torch.Generator | None) -> None:
-        if generator is None and self.unseen == "random" and statistics.high.device.type != "meta":
+        if generator is None and self.unseen == "random" and has_values(statistics.high):
             generator = self._agreed_generator()
         super()._reset(statistics, generator)
 
@@ -325,7 +326,7 @@ class DistributedClassBank(ClassBank):
     def _agreed_generator(self) -> torch.Generator:
         """One generator, in the same state on all ranks; its seed is that of the first rank where none was given."""
         if self._generator is None:
-            device = self.sums.device if self.sums.device.type != "meta" else torch.device("cpu")
+            device = host_or(self.sums.device)
             seed = torch.tensor(torch.randint(2**62, ()).item() if self._given_seed is None else self._given_seed, device=device)
             for group in (self.layout.classes, self.layout.data):
                 group.of_first("seed", seed)

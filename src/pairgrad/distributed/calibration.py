@@ -10,6 +10,7 @@ import torch
 
 from pairgrad.distributed.footprint import SMALLEST_TILE, TILE_ELEMENTS
 from pairgrad.ground.checks import integer_at_least
+from pairgrad.ground.devices import HOST, wait_for
 from pairgrad.ground.timing import threads as on_threads
 from pairgrad.losses import vmf_cross_entropy
 from pairgrad.sphere import ClassBank
@@ -30,7 +31,7 @@ def calibrated(
     *,
     rows: int = 256,
     dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
+    device: torch.device | str = HOST,
     threads: int = 1,
     classes: int = _CLASSES,
     tick: Callable[[], None] = lambda: None,
@@ -98,7 +99,6 @@ class _Pass:
         for _ in range(_REPEATS):
             start = time.perf_counter()
             run()
-            if self.labels.device.type != "cpu":
-                torch.accelerator.synchronize(self.labels.device)
+            wait_for(self.labels.device)
             seconds.append(time.perf_counter() - start)
         return min(seconds)

@@ -12,6 +12,7 @@ import torch
 
 from pairgrad.distributed.layout import Layout
 from pairgrad.ground.checks import describe
+from pairgrad.ground.devices import NOWHERE
 
 
 def mesh_of(layout: Layout, device_type: str) -> Any:
@@ -26,7 +27,7 @@ def whole(local: torch.Tensor, layout: Layout, mesh: Any) -> torch.Tensor:
     from torch.distributed.tensor import DTensor, Shard
 
     shape = torch.Size((layout.num_classes, *local.shape[1:]))
-    stride = torch.empty(shape, device="meta").stride()
+    stride = torch.empty(shape, device=NOWHERE).stride()
     return DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
 
 

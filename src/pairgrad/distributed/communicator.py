@@ -13,6 +13,7 @@ import torch.distributed as dist
 from pairgrad.distributed.calls import Call
 from pairgrad.distributed.watch import RankError, Watch
 from pairgrad.ground.checks import describe
+from pairgrad.ground.devices import backend_moves, kind
 
 Group = Any  # a ProcessGroup, a DeviceMesh with one dimension, or None for a single process
 
@@ -47,13 +48,13 @@ class Communicator:
 
     def check_device(self, device: torch.device) -> None:
         """A ValueError if the backend of the group cannot move tensors of this device."""
-        if self.group is None or device.type == "meta":
+        if self.group is None or not kind(device).values:
             return
         backend = str(dist.get_backend(self.group))
-        if backend == "nccl" and device.type != "cuda":
+        if not backend_moves(backend, device):
             raise ValueError(
                 f"the class bank is on {device}, and the group {self.name!r} has the backend nccl, which moves tensors of GPUs alone: move the loss first, "
-                "give distribute(..., device='cuda'), or use a group with gloo"
+                "give distribute(..., device=...) one, or use a group with gloo"
             )
 
     @contextmanager

@@ -13,6 +13,7 @@ from pairgrad.distributed.communicator import Group
 from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.ranks import PRIOR, Ranks, checksum, number_of_classes
 from pairgrad.ground.checks import describe
+from pairgrad.ground.devices import has_values, host_or
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.losses.patt import PATTLoss
 from pairgrad.losses.step import OneProcess
@@ -75,8 +76,7 @@ def distribute(
         if not isinstance(loss.strategy, OneProcess):
             raise ValueError("module is distributed already: distribute a new one, or a copy from before")
         layout = Layout(loss.bank.num_classes, data=data, classes=classes, inputs=inputs)
-        imagined = loss.bank.sums.device.type == "meta"
-        place = torch.zeros(0, device=device if device is not None else "cpu" if imagined else loss.bank.sums.device).device
+        place = torch.zeros(0, device=device if device is not None else host_or(loss.bank.sums.device)).device
         with layout.beginning("settings", place):
             number_of_classes(sample, layout.rows)
             facts = _options_of(loss, averaged, sample)
@@ -85,14 +85,14 @@ def distribute(
     for part in module.modules():
         if isinstance(part, PATTLoss) and part.class_counts is not None:
             part.set_prior(part.class_counts)
-    if any(tensor.device.type == "meta" for tensor in [*module.parameters(), *module.buffers()]):
+    if any(not has_values(tensor) for tensor in [*module.parameters(), *module.buffers()]):
         raise ValueError("a part of the module other than its bank is on the device 'meta': make that part on a real device")
     return module
 
 
 def _options_of(loss: BankLoss, averaged: bool, sample: int | float | None) -> dict[str, Any]:
     """What ranks must have in common besides what a bank is made with."""
-    prior, imagined = loss.log_prior, loss.bank.sums.device.type == "meta"
+    prior, imagined = loss.log_prior, not has_values(loss.bank.sums)
     return {
         "whether the loss is on the device 'meta'": imagined,
         "unseen": loss.bank.unseen,

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from pairgrad.distributed.communicator import Communicator, Group
 from pairgrad.distributed.watch import RankError
+from pairgrad.ground.devices import HOST, device_of_backend
 
 
 def until_all_are_done(loader: Iterable[Any], group: Group = None, *, empty: Callable[[Any], Any] | None = None) -> Iterator[Any]:
@@ -51,9 +52,7 @@ def until_all_are_done(loader: Iterable[Any], group: Group = None, *, empty: Cal
 
 def _device_of(ranks: Communicator) -> torch.device:
     """Where the group's backend has its tensors."""
-    if ranks.group is not None and "nccl" in str(dist.get_backend(ranks.group)):
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
+    return HOST if ranks.group is None else device_of_backend(str(dist.get_backend(ranks.group)))
 
 
 def _cut(batch: Any) -> Any:

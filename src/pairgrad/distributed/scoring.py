@@ -22,6 +22,7 @@ import torch
 from pairgrad.distributed.communicator import Communicator
 from pairgrad.distributed.layout import Layout
 from pairgrad.distributed.meeting import Samples
+from pairgrad.ground.devices import widest
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.tiles import Label, LinearSums, Result, Sums, finish, label_terms, own_square, start, visit
 from pairgrad.losses.fused.views import every_state, label_bias, occurring, sums_over_classes
@@ -153,9 +154,10 @@ def _sums_over_sample(plan: Plan, views: torch.Tensor, own: torch.Tensor, places
 def drawn_classes(size: int, number: int, device: torch.device) -> torch.Tensor:
     """One of the places 0 .. size - 1 from each of `number` stretches of equal length, every place with probability number / size.
 
-    In float64: in float32 a million stretches would leave sixteen values for where in a stretch a place lies, and some classes would come twice as often.
+    In float64 where the device has it: in float32 a million stretches would leave sixteen values for where in a stretch a place lies, and some classes
+    would come twice as often.
     """
-    within = torch.rand(number, device=device, dtype=torch.float64)
+    within = torch.rand(number, device=device, dtype=widest(device))
     return ((torch.arange(number, device=device) + within) * (size / number)).long().clamp_max(size - 1)
 
 

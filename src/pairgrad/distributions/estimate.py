@@ -9,6 +9,7 @@ import torch
 from pairgrad.distributions.unit import check_unit
 from pairgrad.ground.arithmetic import as_float
 from pairgrad.ground.checks import computing_dtype, dense, describe, floating_tensor, on_device, one_of
+from pairgrad.ground.devices import has_values
 from pairgrad.ground.precision import full_precision
 from pairgrad.potentials import Potential
 from pairgrad.potentials.registry import paired
@@ -31,7 +32,7 @@ def estimate(x: torch.Tensor, weights: torch.Tensor | None, estimator: str) -> t
     """Mean direction (..., p), concentration (...) and facts, of unit vectors (..., n, p)."""
     one_of("estimator", estimator, ESTIMATORS)
     floating_tensor("x", x)
-    if x.device.type == "meta":
+    if not has_values(x):
         raise ValueError(f"x must hold numbers, got {describe(x)}: a fit looks at them")
     if x.dim() < 2 or x.shape[-1] < 2 or x.shape[-2] < 1:
         raise ValueError(f"x must have shape (..., n, p) with n >= 1 vectors of p >= 2 coordinates, got {describe(x)}")

@@ -18,6 +18,7 @@ import torch
 from pairgrad.distributions.unit import source
 from pairgrad.ground._torch_private import standard_gamma
 from pairgrad.ground.checks import inside_torch_func, readable
+from pairgrad.ground.devices import widest
 from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 from pairgrad.potentials.autograd import differentiable
 from pairgrad.potentials.registry import paired
@@ -181,7 +182,7 @@ def _quantile_on_the_sphere(probability: torch.Tensor, kappa: torch.Tensor) -> t
 
 def _uniform(like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
     """Uniform in the open interval, in float64 where the device has it: float32 has no numbers between 1 - 6e-8 and 1."""
-    dtype = torch.float32 if like.device.type == "mps" else torch.float64
+    dtype = widest(like.device)
     spacing = torch.finfo(dtype).eps / 2
     return torch.rand(like.shape, dtype=dtype, device=like.device, **source(generator)).clamp(spacing, 1 - spacing)
 

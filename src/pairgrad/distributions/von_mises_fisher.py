@@ -212,11 +212,11 @@ class VonMisesFisher(Distribution):
 
     def entropy(self) -> torch.Tensor:
         """Differential entropy: the logarithm of the area, less the divergence from the uniform distribution."""
-        return log_area(self.dim) - self._from_uniform()
+        return _rounded(log_area(self.dim) - self._from_uniform(), self)
 
     def _from_uniform(self) -> torch.Tensor:
-        """kappa R - Phi, the Kullback-Leibler divergence to the uniform distribution."""
-        return self._potential.legendre(self.concentration)
+        """kappa R - Phi, the Kullback-Leibler divergence to the uniform distribution, in the dtype that is computed in."""
+        return self._potential.legendre(_wide(self.concentration))
 
     def cross_entropy(self, other: Distribution) -> torch.Tensor:
         """-E log q of directions from this distribution, for a von Mises-Fisher or uniform q: entropy() + kl_divergence(self, other)."""
@@ -225,11 +225,11 @@ class VonMisesFisher(Distribution):
         if not isinstance(other, VonMisesFisher):
             raise TypeError(f"other must be a VonMisesFisher or a HypersphericalUniform, got {type(other).__name__}")
         _same_sphere(self, other)
-        kappa, own = torch.broadcast_tensors(other.concentration, self.concentration)
+        kappa, own = torch.broadcast_tensors(_wide(other.concentration), _wide(self.concentration))
         ratio, rest = self._potential.slope(own), self._potential.complement(own)
         # Phi(kappa) - kappa R, or the same as kappa (1 - R) - (kappa - Phi(kappa)): whichever has the smaller terms
         gap = torch.where(ratio < 0.5, self._potential.value(kappa) - kappa * ratio, kappa * rest - self._potential.deficit(kappa))
-        return log_area(self.dim) + gap + kappa * ratio * (_squared_distance(self, other) / 2)
+        return _rounded(log_area(self.dim) + gap + kappa * ratio * (_squared_distance(self, other) / 2), self, other)
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         """Exact draws, of shape sample_shape + batch_shape + (p,); time and memory are proportional to their number of coordinates."""
@@ -272,7 +272,20 @@ def _same_sphere(first: Any, second: Any) -> torch.Size:
 
 
 def _squared_distance(first: VonMisesFisher, second: VonMisesFisher) -> torch.Tensor:
-    return (first.mean_direction - second.mean_direction).square().sum(-1)
+    return (_wide(first.mean_direction) - _wide(second.mean_direction)).square().sum(-1)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """In the dtype that is computed in: half precision in float32, so that terms are not rounded before they are added."""
+    return tensor.to(computing_dtype("mean_direction", tensor.dtype))
+
+
+def _rounded(result: torch.Tensor, *laws: VonMisesFisher) -> torch.Tensor:
+    """In the dtype of the parameters, rounded once."""
+    dtype = (
+        laws[0].mean_direction.dtype if len(laws) == 1 else torch.promote_types(laws[0].mean_direction.dtype, laws[1].mean_direction.dtype)
+    )
+    return result.to(result_dtype(dtype, result.device.type))
 
 
 @register_kl(VonMisesFisher, VonMisesFisher)
@@ -282,14 +295,15 @@ def _kl_vmf_vmf(p: VonMisesFisher, q: VonMisesFisher) -> torch.Tensor:
     D is the Bregman divergence of the potential; neither term is negative, and of neither is more lost than a few roundings of its parts.
     """
     _same_sphere(p, q)
-    turn = q.concentration * p._potential.slope(p.concentration) * (_squared_distance(p, q) / 2)
-    return p._potential.bregman(*torch.broadcast_tensors(p.concentration, q.concentration)) + turn
+    own, kappa = _wide(p.concentration), _wide(q.concentration)
+    turn = kappa * p._potential.slope(own) * (_squared_distance(p, q) / 2)
+    return _rounded(p._potential.bregman(*torch.broadcast_tensors(own, kappa)) + turn, p, q)
 
 
 @register_kl(VonMisesFisher, HypersphericalUniform)
 def _kl_vmf_uniform(p: VonMisesFisher, q: HypersphericalUniform) -> torch.Tensor:
     """kappa R - Phi(kappa)."""
-    return p._from_uniform().expand(_same_sphere(p, q))
+    return _rounded(p._from_uniform(), p).expand(_same_sphere(p, q))
 
 
 @register_kl(HypersphericalUniform, VonMisesFisher)

@@ -1,8 +1,8 @@
 """What every other part stands on: arithmetics, checks, files and timing. Imports torch and numpy, nothing of ours.
 
 `arithmetic` (floats, mpmath, balls), `balls`, `quadrature`, `certificate` (a statement about an error), `checks` (of arguments), `files` (atomic writes),
-`timing` (medians of interleaved calls), `compilation`, `precision` (autocast off), `_torch_private` (every private name of torch that is used). The names
-below are for packages that build on pairgrad, such as the paper's experiments.
+`timing` (medians of interleaved calls), `devices` (what differs between types of devices), `compilation`, `precision` (autocast off), `_torch_private`
+(every private name of torch that is used). The names below are for packages that build on pairgrad, such as the paper's experiments.
 """
 
 from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchArithmetic

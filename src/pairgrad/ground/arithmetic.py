@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import torch
 
 from pairgrad.ground._torch_private import is_functorch_wrapped_tensor
+from pairgrad.ground.devices import HOST, on_host
 
 Number = Any  # a tensor, an mpf or an arb, according to the arithmetic
 
@@ -205,12 +206,12 @@ def _operand(value: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
     """
     if isinstance(value, torch.Tensor):
         return value
-    return _cpu_constant(value, like.dtype) if like.is_cpu and type(like) is torch.Tensor else like.new_full((), value)
+    return _cpu_constant(value, like.dtype) if on_host(like) and type(like) is torch.Tensor else like.new_full((), value)
 
 
 @cache
 def _cpu_constant(value: float, dtype: torch.dtype) -> torch.Tensor:
-    return torch.tensor(value, dtype=dtype, device="cpu")
+    return torch.tensor(value, dtype=dtype, device=HOST)
 
 
 class _OneByOne:

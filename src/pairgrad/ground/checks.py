@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from pairgrad.ground._torch_private import assert_async, is_functorch_wrapped_tensor, maybe_current_level
+from pairgrad.ground.devices import has_values, on_host
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64)
@@ -95,7 +96,7 @@ def integer_at_least(name: str, value: Any, least: int, *, hint: str = "", most:
     tail = f": {hint}" if hint else ""
     wanted = "an integer" if least < -LARGEST else f"an integer >= {least}"
     try:
-        if isinstance(value, bool) or (isinstance(value, torch.Tensor) and (value.dtype == torch.bool or value.device.type == "meta")):
+        if isinstance(value, bool) or (isinstance(value, torch.Tensor) and (value.dtype == torch.bool or not has_values(value))):
             raise TypeError
         number = operator.index(value)
     except TypeError:
@@ -210,7 +211,7 @@ def device_or_none(name: str, value: Any) -> torch.device | None:
 
 def readable(tensor: torch.Tensor) -> bool:
     """Whether looking at the values costs no device synchronisation: a plain CPU tensor, outside torch.compile and torch.func."""
-    return not torch.compiler.is_compiling() and tensor.device.type == "cpu" and not is_functorch_wrapped_tensor(tensor)
+    return not torch.compiler.is_compiling() and on_host(tensor) and not is_functorch_wrapped_tensor(tensor)
 
 
 def inside_torch_func() -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from pairgrad.ground.devices import has_autocast
+
 
 def autocast_enabled(device_type: str) -> bool:
     """Whether autocast is on for a type of device, which need not have any."""
     if torch.compiler.is_compiling():  # before torch 2.12 it cannot trace is_autocast_available
-        return device_type != "meta" and torch.is_autocast_enabled(device_type)
+        return has_autocast(device_type) and torch.is_autocast_enabled(device_type)
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 

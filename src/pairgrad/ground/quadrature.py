@@ -8,6 +8,8 @@ from functools import cache
 
 import torch
 
+from pairgrad.ground.devices import on_host
+
 Rule = tuple[tuple[float, ...], tuple[float, ...]]  # nodes and weights
 _DIGITS = 40
 
@@ -42,7 +44,7 @@ _ON_DEVICES: dict[tuple[Rule, torch.dtype, torch.device], tuple[torch.Tensor, to
 
 def as_tensors(rule: Rule, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Nodes and weights in the dtype and on the device of `like`; copied to a device once, because a copy may wait for it."""
-    if like.device.type == "cpu" or torch.compiler.is_compiling():
+    if on_host(like) or torch.compiler.is_compiling():
         return like.new_tensor(rule[0]), like.new_tensor(rule[1])
     key = (rule, like.dtype, like.device)
     if key not in _ON_DEVICES:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pairgrad.ground.checks import one_of
+from pairgrad.ground.devices import HOST
 from pairgrad.integrations import base_class
 from pairgrad.ood import FeatureCalibration, energy, max_logit, msp
 
@@ -110,7 +111,7 @@ def _loader(loaders: Mapping[str, Any], key: str, side: str) -> Any:
 
 def _device(net: nn.Module) -> torch.device:
     tensor = next(iter([*net.parameters(), *net.buffers()]), None)
-    return torch.device("cpu") if tensor is None else tensor.device
+    return HOST if tensor is None else tensor.device
 
 
 def _watched(batches: Iterable[Any]) -> Iterable[Any]:

@@ -22,6 +22,7 @@ from pairgrad.ground.checks import (
     readable,
     real_number,
 )
+from pairgrad.ground.devices import HOST, has_values, kind, widened
 from pairgrad.losses.reduction import check_reduction, reduce
 
 _HINT = "give the number of training samples of every class, in the order of the labels"
@@ -45,7 +46,7 @@ def log_prior(class_counts: Sequence[float] | torch.Tensor) -> torch.Tensor:
         raise ValueError(f"class_counts must have a positive entry, got {counts.numel()} zeros: {_HINT}")
     shares = counts / largest  # so that their sum does not overflow
     prior = torch.log(shares / shares.sum())
-    return prior.to(class_counts.device) if isinstance(class_counts, torch.Tensor) and class_counts.device.type != "mps" else prior
+    return prior.to(class_counts.device) if isinstance(class_counts, torch.Tensor) and kind(class_counts.device).float64 else prior
 
 
 def check_strength(name: str, strength: float, prior: torch.Tensor, dtype: torch.dtype) -> None:
@@ -73,11 +74,11 @@ def check_same_prior(part: str, module: Any, state: dict[str, Any], prefix: str,
     """A hook of `load_state_dict`: the prior of the submodule `part` in the file, which it would take over, must be that of the whole loss."""
     theirs, errors = state.get(f"{prefix}{part}.log_prior"), rest[-1]
     ours = getattr(module, part).log_prior
-    if ours.device.type == "meta" and module.class_counts is not None:
+    if not has_values(ours) and module.class_counts is not None:
         ours = log_prior(module.class_counts)
-    if not isinstance(theirs, torch.Tensor) or "meta" in (theirs.device.type, ours.device.type) or ours.shape != theirs.shape:
+    if not isinstance(theirs, torch.Tensor) or not (has_values(theirs) and has_values(ours)) or ours.shape != theirs.shape:
         return  # of the shape torch itself says what is wrong
-    if not torch.allclose(theirs.detach().double().cpu(), ours.double().cpu(), rtol=1e-5, atol=1e-5):
+    if not torch.allclose(widened(theirs.detach()).to(HOST), widened(ours).to(HOST), rtol=1e-5, atol=1e-5):
         errors.append(
             f"class_counts of this {type(module).__name__} must be those of the checkpoint, got another log prior: make the loss with the same "
             "class_counts, and call set_prior(...) after loading to change them"
@@ -320,14 +321,14 @@ def real_vector(name: str, values: Any, hint: str) -> torch.Tensor:
     """`values` copied to a float64 CPU vector of at least one element; not every device has float64."""
     if isinstance(values, torch.Tensor):
         dense(name, values)
-        if values.is_quantized or values.device.type == "meta":
+        if values.is_quantized or not has_values(values):
             raise TypeError(f"{name} must hold numbers, got {describe(values)}: {hint}")
     try:
-        given = torch.as_tensor(values, device="cpu")
+        given = torch.as_tensor(values, device=HOST)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise TypeError(f"{name} must be a one-dimensional sequence or tensor of numbers, got {describe(values)}: {hint}") from None
     if given.dtype == torch.bool or given.is_complex():
         raise TypeError(f"{name} must hold real numbers, got {describe(given)}: {hint}")
     if given.dim() != 1 or given.numel() == 0:
         raise ValueError(f"{name} must have one dimension and at least one entry, got {describe(given)}: {hint}")
-    return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach().clone()  # `given` has Python floats in float32
+    return torch.as_tensor(values, dtype=torch.float64, device=HOST).detach().clone()  # `given` has Python floats in float32

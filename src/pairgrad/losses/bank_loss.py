@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pairgrad.ground.checks import boolean, computing_dtype, describe, floating_tensor, one_of, real_number
+from pairgrad.ground.devices import has_values
 from pairgrad.ground.precision import full_precision
 from pairgrad.losses.adjust import check_possible, check_strength, kept_counts
 from pairgrad.losses.adjust import log_prior as log_prior_of
@@ -303,8 +304,8 @@ class BankLoss(SavedOptions):
 
     def _place_prior(self, before: torch.Tensor | None = None) -> None:
         """Make the log prior again where it has no numbers: a bank that comes from the device "meta" brings none along."""
-        lost = any(prior is not None and prior.device.type == "meta" for prior in (before, self.log_prior))
-        if lost and self.bank.sums.device.type != "meta" and self.class_counts is not None:
+        lost = any(prior is not None and not has_values(prior) for prior in (before, self.log_prior))
+        if lost and has_values(self.bank.sums) and self.class_counts is not None:
             self.set_prior(self.class_counts)
 
     @staticmethod

@@ -20,6 +20,7 @@ from pairgrad.ground.checks import (
     real_number,
     wide_dtype,
 )
+from pairgrad.ground.devices import widest
 from pairgrad.losses.fused.execution import Execution, execution_of
 from pairgrad.losses.fused.plan import Plan, plan
 from pairgrad.potentials import Potential, potential
@@ -189,4 +190,4 @@ def check_squares(length: float, concentration: float, rate: float, temperature:
 
 def longest_of(features: torch.Tensor) -> float:
     """The length of the longest feature, 0 if there is none."""
-    return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=torch.float64).max()) if features.numel() else 0.0
+    return float(torch.linalg.vector_norm(features.detach(), dim=-1, dtype=widest(features.device)).max()) if features.numel() else 0.0

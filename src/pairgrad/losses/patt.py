@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from pairgrad.ground.checks import describe, one_of, real_number
+from pairgrad.ground.devices import has_values
 from pairgrad.losses.adjust import TemperatureLogitAdjust, check_same_prior, kept_counts
 from pairgrad.losses.bank_loss import BankLoss, Views
 from pairgrad.losses.outlier import OutlierExposure
@@ -180,9 +181,9 @@ class PATTLoss(nn.Module):
         self.adjustment = self._adjustment(class_counts)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> PATTLoss:
-        lost = self.adjustment.log_prior.device.type == "meta"
+        lost = not has_values(self.adjustment.log_prior)
         super()._apply(fn, recurse)
-        if lost and self.bank.sums.device.type != "meta":
+        if lost and has_values(self.bank.sums):
             self.adjustment = self._adjustment(self.class_counts)
         return self
 

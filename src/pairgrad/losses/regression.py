@@ -10,6 +10,7 @@ from torch import nn
 
 from pairgrad.ground.arithmetic import as_float
 from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, describe, floating_tensor, on_one_device, readable, real_number
+from pairgrad.ground.devices import HOST, widest
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.potentials import Potential, potential
 from pairgrad.potentials.autograd import differentiable
@@ -25,7 +26,7 @@ def _constant(pot: Potential) -> float:
 
 def _log_area(pot: Potential, x: torch.Tensor) -> torch.Tensor:
     """-log C_p(x) - x: one number per sample, so float64 costs nothing where the device has it."""
-    wide = x if x.device.type == "mps" else x.to(torch.float64)
+    wide = x.to(widest(x.device))
     return (_constant(pot) - pot.deficit(wide)).to(x.dtype)
 
 
@@ -71,7 +72,7 @@ class VMFRegressionLoss(nn.Module):
         self.potential = potential(dim, realization)
         self.dim = int(dim)
         self.reduction = check_reduction(reduction)
-        zero = torch.zeros(1, dtype=torch.float64, device="cpu")
+        zero = torch.zeros(1, dtype=torch.float64, device=HOST)
         # the potential near 0 is value_at_zero + bend_at_zero x^2 / 2; "paired" has 1 / p
         self._value_at_zero = float(self.potential.value(zero)) + _constant(self.potential)
         self._bend_at_zero = float(self.potential.curvature(zero))

@@ -22,6 +22,7 @@ from pairgrad.losses.options import Options
 from pairgrad.losses.scores import State, checked_state
 from pairgrad.potentials import Potential, kernels
 from pairgrad.potentials.formulas import OwnDerivative
+from pairgrad.potentials.protocol import dtype_on
 from pairgrad.sphere.geometry import Temperature, squared_increment
 from pairgrad.sphere.inputs import checked_features, checked_labels
 from pairgrad.sphere.state import Classes
@@ -152,7 +153,7 @@ class _Place:
 
     def _squares(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """kappa (K,), r^2 - kappa^2 and r^2 (B, K), in the dtype the potential computes in."""
-        compute = self.pot.compute_dtype(features.dtype)
+        compute = dtype_on(self.pot, features.device, features.dtype)
         concentration = self.classes.concentration.to(compute)
         squared = squared_increment(features, self.classes, self.temperature).to(compute)
         return concentration, squared, (concentration * concentration + squared).clamp_min(0)

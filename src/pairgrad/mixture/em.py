@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import torch
 
-from pairgrad.mixture.rows import Rows, wide
+from pairgrad.ground.devices import widest
+from pairgrad.mixture.rows import Rows
 from pairgrad.potentials import Potential
 
 E_STEPS = ("soft", "hard", "stochastic")
@@ -92,7 +93,7 @@ def expect(scores: Scores, weights: torch.Tensor | None, e_step: str = "soft", g
     the log-likelihood.
     """
     rows, k = scores.rows, scores.components
-    sums = torch.zeros(k, rows.features, dtype=wide(rows.device), device=rows.device)
+    sums = torch.zeros(k, rows.features, dtype=widest(rows.device), device=rows.device)
     masses = torch.zeros(k, dtype=sums.dtype, device=rows.device)
     densities = torch.zeros(rows.count, dtype=rows.dtype, device=rows.device)
     total = torch.zeros((), dtype=sums.dtype, device=rows.device)

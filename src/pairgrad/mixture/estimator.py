@@ -14,10 +14,11 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pairgrad.ground.checks import integer_at_least
+from pairgrad.ground.devices import HOST, widest
 from pairgrad.mixture.em import Maximiser, Parameters, Scores, Statistics
 from pairgrad.mixture.inputs import Kind, directions, read, read_weights
 from pairgrad.mixture.options import check_parameters
-from pairgrad.mixture.rows import Rows, wide
+from pairgrad.mixture.rows import Rows
 from pairgrad.mixture.runs import Iterations, Progress, Run, complaints
 from pairgrad.mixture.start import light, nearest, reseed, seeds
 from pairgrad.potentials import Potential, potential
@@ -357,7 +358,7 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         means = self.mean_directions_
         if isinstance(means, torch.Tensor):
             return Kind(True, means.dtype, means.device)
-        return Kind(False, torch.from_numpy(means).dtype, torch.device("cpu"))
+        return Kind(False, torch.from_numpy(means).dtype, HOST)
 
     def _enough(self, rows: Rows, weights: torch.Tensor | None) -> None:
         positive = rows.count if weights is None else int((weights > 0).sum())
@@ -379,7 +380,7 @@ def _per_unit(statistics: Statistics) -> Statistics:
 
 
 def _mean(densities: torch.Tensor, weights: torch.Tensor | None) -> float:
-    densities = densities.to(wide(densities.device))
+    densities = densities.to(widest(densities.device))
     return float(densities.mean() if weights is None else torch.dot(weights, densities) / weights.sum())
 
 

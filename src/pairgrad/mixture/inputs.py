@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from pairgrad.ground.checks import DTYPES, HALF_DTYPES, describe
-from pairgrad.mixture.rows import DenseRows, Rows, SparseRows, quiet_sparse, wide
+from pairgrad.ground.devices import HOST, has_values, widest
+from pairgrad.mixture.rows import DenseRows, Rows, SparseRows, quiet_sparse
 
 _UNIT_ROUNDINGS = 8  # a length that is 1 up to these many roundings is 1: a norm over thousands of features has an error of a few
 UNIT_TOLERANCE = 1e-5  # for rows that must not be scaled: a single-precision embedding, normalised by its model, is within 1e-6
@@ -48,7 +49,7 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool, normalize: bool) -> t
                 array = array.copy()
                 array.sum_duplicates()
             parts = (_shared(array.indptr), _shared(array.indices), _shared(array.data))
-            kind = Kind(False, parts[2].dtype, torch.device("cpu"))
+            kind = Kind(False, parts[2].dtype, HOST)
             return _sparse(*parts, array.shape[1], normalize=normalize), kind
         values = _shared(array)
         kind = Kind(False, values.dtype, values.device)
@@ -67,9 +68,14 @@ def read_weights(sample_weight: Any, rows: Rows) -> torch.Tensor | None:
     if np.isscalar(sample_weight) or (isinstance(sample_weight, torch.Tensor) and sample_weight.shape != (rows.count,)):
         raise ValueError(f"sample_weight must have shape ({rows.count},), one per row of X, got {describe(sample_weight)}")
     if isinstance(sample_weight, torch.Tensor):
-        if sample_weight.is_complex() or sample_weight.is_meta or sample_weight.is_quantized or sample_weight.layout != torch.strided:
+        if (
+            sample_weight.is_complex()
+            or not has_values(sample_weight)
+            or sample_weight.is_quantized
+            or sample_weight.layout != torch.strided
+        ):
             raise ValueError(f"sample_weight must hold real numbers, got {describe(sample_weight)}")
-        weights = sample_weight.detach().to(wide(sample_weight.device))
+        weights = sample_weight.detach().to(widest(sample_weight.device))
     else:
         wanted: Any = np.float64
         array = check_array(sample_weight, ensure_2d=False, dtype=wanted, input_name="sample_weight")
@@ -83,14 +89,14 @@ def read_weights(sample_weight: Any, rows: Rows) -> torch.Tensor | None:
         raise ValueError("sample_weight must have a positive sum, got only zeros: no row counts")
     power = -math.frexp(largest)[1]
     weights = weights * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)  # in two steps, since the whole power need not be a number
-    return weights.to(wide(rows.device)).to(rows.device)
+    return weights.to(widest(rows.device)).to(rows.device)
 
 
 def directions(name: str, given: Any, shape: tuple[int, int]) -> torch.Tensor:
     """Given directions as unit rows in float64 on the CPU."""
     what = describe(given) if isinstance(given, torch.Tensor) else f"{type(given).__name__} of dtype {getattr(given, 'dtype', 'object')}"
     if isinstance(given, torch.Tensor):
-        real = not given.is_complex() and not given.is_meta and given.layout == torch.strided
+        real = not given.is_complex() and has_values(given) and given.layout == torch.strided
     else:
         given = np.asarray(given)
         real = given.dtype.kind in "biuf"
@@ -124,7 +130,7 @@ def _checked_tensor(estimator: BaseEstimator, X: torch.Tensor, *, reset: bool) -
     values = X.detach()
     if values.dim() != 2:
         raise ValueError(f"X must have shape (n_samples, n_features), got {describe(X)}: use X.reshape(-1, n_features)")
-    if values.is_meta:
+    if not has_values(values):
         raise ValueError(f"X must hold numbers, got {describe(X)}: {name} cannot be fitted to a shape")
     if values.layout not in (torch.strided, torch.sparse_csr):
         if values.layout not in (torch.sparse_coo, torch.sparse_csc) or values.sparse_dim() != 2:
@@ -158,7 +164,7 @@ def _checked_tensor(estimator: BaseEstimator, X: torch.Tensor, *, reset: bool) -
 
 def _lengths(values: torch.Tensor) -> torch.Tensor:
     """Norms of dense rows in float64. Where squares would overflow or vanish, the row is scaled by its largest entry first."""
-    dtype = wide(values.device)
+    dtype = widest(values.device)
     lengths = torch.linalg.vector_norm(values, dim=1, dtype=dtype)
     extreme = ((lengths < _SAFE[0]) | (lengths > _SAFE[1])).nonzero().squeeze(1)
     if extreme.numel():
@@ -182,7 +188,7 @@ def _scaled(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _sparse(starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, features: int, *, normalize: bool) -> SparseRows:
-    dtype = wide(values.device)
+    dtype = widest(values.device)
     owner = torch.repeat_interleave(torch.arange(starts.numel() - 1, device=values.device), starts.diff().long())
     largest = torch.zeros(starts.numel() - 1, dtype=dtype, device=values.device)
     largest.scatter_reduce_(0, owner, values.abs().to(dtype), "amax")

@@ -9,16 +9,13 @@ from contextlib import contextmanager
 
 import torch
 
+from pairgrad.ground.devices import kind
+
 _CPU_BLOCK = 2**18  # numbers: (rows, components) of this size stay in a second-level cache
 _CPU_ROWS = 2**21  # numbers: (rows, features) of this size are still in a last-level cache for the second product
 # Numbers of a sparse chunk per feature, if there are so many: its sums are as long as there are features, however few its rows.
 _SPARSE_FILL = 8
 _DEVICE_BLOCK = 2**24  # elsewhere few large products are better than many small ones
-
-
-def wide(device: torch.device) -> torch.dtype:
-    """The dtype in which sums over rows are kept: float64, except where the device has none."""
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 class Rows(ABC):
@@ -57,7 +54,7 @@ class Rows(ABC):
         """Rows per chunk: `wanted`, or as many as let both products find their operands in a cache."""
         if wanted is not None:
             return min(wanted, self.count)
-        if self.device.type != "cpu":
+        if not kind(self.device).on_host:
             return min(self.count, max(1024, _DEVICE_BLOCK // components))
         size = min(_CPU_BLOCK // components, int(_CPU_ROWS / max(self._numbers_per_row(), 1)))
         return min(self.count, max(256, size))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from pairgrad.ground.devices import widest
 from pairgrad.mixture.em import Statistics
-from pairgrad.mixture.rows import Rows, wide
+from pairgrad.mixture.rows import Rows
 
 STARTS = ("k-means++", "random")
 _DISTINCT = 1e-6  # of one minus a cosine: rows closer than this are taken for one place
@@ -28,7 +29,7 @@ class Draws:
         column = rows.columns(probe.t())
         keys = torch.cat([rows.products(start, stop, column) for start, stop in rows.chunks(1, None)]).squeeze(1)
         self.order = torch.argsort(keys, stable=True)
-        ones = torch.ones(rows.count, dtype=wide(rows.device), device=rows.device)
+        ones = torch.ones(rows.count, dtype=widest(rows.device), device=rows.device)
         self.weights = ones if weights is None else weights
 
     def __call__(self, mass: torch.Tensor, count: int) -> torch.Tensor:
@@ -89,7 +90,7 @@ def nearest(rows: Rows, weights: torch.Tensor | None, directions: torch.Tensor) 
     """Statistics of the rows, each given to the nearest of some directions."""
     columns = rows.columns(directions)
     k = columns.shape[1]
-    sums = torch.zeros(k, rows.features, dtype=wide(rows.device), device=rows.device)
+    sums = torch.zeros(k, rows.features, dtype=widest(rows.device), device=rows.device)
     masses = torch.zeros(k, dtype=sums.dtype, device=rows.device)
     for start, stop in rows.chunks(k, None):
         cosines = rows.products(start, stop, columns)

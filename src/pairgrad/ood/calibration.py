@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pairgrad.ground.checks import dense, describe, floating_tensor, on_device, one_of, readable
+from pairgrad.ground.devices import HOST, need_float64
 from pairgrad.ood.scores import energy
 
 ACCUMULATIONS = ("mean", "released")
@@ -93,6 +94,7 @@ class FeatureCalibration(nn.Module):
                 if readable(values) and not bool(values.isfinite().all()):
                     raise ValueError(f"{name} must be finite, got NaN or infinity in {describe(values)}: look at the classifier")
                 on_device(name, values, w.device, "weight is", "it")
+        need_float64("weight", w, "the calibration")
         self.accumulation = one_of("accumulation", accumulation, ACCUMULATIONS)
         self.register_buffer("weight", w.clone())
         self.register_buffer("bias", None if b is None else b.to(w, copy=True))
@@ -250,7 +252,7 @@ class FeatureCalibration(nn.Module):
             given = torch.as_tensor(prior).detach()
             if given.is_complex():
                 raise TypeError
-            values = given.to(device="cpu", dtype=torch.float64)
+            values = given.to(device=HOST, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             raise TypeError(
                 f"prior must be a sequence or tensor of positive numbers, got {describe(prior)}: give one for each class"

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from pairgrad.ground.checks import describe
+from pairgrad.ground.devices import HOST, has_values
 
 Array: TypeAlias = torch.Tensor | np.ndarray
 
@@ -48,7 +49,7 @@ def mask_array(name: str, mask: Any, size: int) -> np.ndarray:
 
 def _float64(name: str, scores: Any) -> np.ndarray:
     if isinstance(scores, torch.Tensor) and scores.is_floating_point() and _held(scores):
-        return scores.detach().to(device="cpu").to(torch.float64).numpy()
+        return scores.detach().to(device=HOST).to(torch.float64).numpy()
     values = _host(scores)
     if values is None or not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
         raise TypeError(
@@ -67,7 +68,7 @@ def _host(values: Any) -> np.ndarray | None:
 
 def _held(values: torch.Tensor) -> bool:
     """Whether a tensor has its numbers in plain memory."""
-    return values.layout == torch.strided and not values.is_quantized and values.device.type != "meta"
+    return values.layout == torch.strided and not values.is_quantized and has_values(values)
 
 
 def _described(values: Any) -> str:

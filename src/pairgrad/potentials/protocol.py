@@ -10,6 +10,7 @@ import torch
 
 from pairgrad.ground.certificate import Certificate
 from pairgrad.ground.checks import HALF_DTYPES, computing_dtype, floating_tensor, one_of
+from pairgrad.ground.devices import kind
 from pairgrad.ground.precision import autocast_enabled
 from pairgrad.potentials import inverse, kernels
 from pairgrad.potentials.formulas import Formulas
@@ -22,6 +23,17 @@ class Pair(NamedTuple):
 
     value: torch.Tensor
     slope: torch.Tensor
+
+
+def dtype_on(pot: Potential, device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a potential computes, given `dtype` on a device; a ValueError where the device does not have it."""
+    compute = pot.compute_dtype(dtype)
+    if compute == torch.float64 and not kind(device).float64:
+        raise ValueError(
+            f"realization must be one that computes in the dtype of its argument on {device}, which has no float64, got {pot.realization!r}: use 'paired', "
+            "or move the tensors to the CPU"
+        )
+    return compute
 
 
 def result_dtype(dtype: torch.dtype, device_type: str) -> torch.dtype:
@@ -97,7 +109,7 @@ class Potential(ABC):
         if torch.compiler.is_compiling():  # the compiler shares what the two have in common
             return Pair(self.value(x), self.slope(x))
         floating_tensor("x", x)
-        results = kernels.pair(self, x.to(self.compute_dtype(x.dtype)))
+        results = kernels.pair(self, x.to(dtype_on(self, x.device, x.dtype)))
         return Pair(*(result.to(result_dtype(x.dtype, x.device.type)) for result in results))
 
     def curvature(self, x: torch.Tensor) -> torch.Tensor:
@@ -196,7 +208,7 @@ class Potential(ABC):
             except RuntimeError:
                 shapes = " and ".join(f"{name} of shape {tuple(t.shape)}" for name, t in arguments.items())
                 raise ValueError(f"{' and '.join(arguments)} must broadcast against each other, got {shapes}") from None
-        compute = self.compute_dtype(dtype)
+        compute = dtype_on(self, tensors[0].device, dtype)
         result = rule(self, *(t.to(compute) for t in tensors))
         return result.to(result_dtype(dtype, tensors[0].device.type))
 

@@ -22,6 +22,7 @@ from pairgrad.ground.checks import (
     real_number,
     wide_dtype,
 )
+from pairgrad.ground.devices import has_values, widened, widest
 from pairgrad.sphere.inputs import check_order, checked_batch, looks
 from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
 from pairgrad.sphere.saved import SavedOptions
@@ -62,8 +63,9 @@ class ClassBank(SavedOptions):
     r"""Sums and counts of features per class, with \(\mu_j = S_j / \lVert S_j\rVert\) and \(\kappa_j\) from \(R_j = \lVert S_j\rVert / n_j\).
 
     The state is buffers, so `state_dict`, `.to()`, averaged copies and DDP's buffer broadcasts carry it. Sums are kept in two words of the
-    bank's dtype, `sums` and `compensation`, and counts in float64, so that long runs do not drift. An update reads and writes the rows of the
-    classes in the batch and nothing else; directions, concentrations and the cached norms are derived.
+    bank's dtype, `sums` and `compensation`, and counts in float64, so that long runs do not drift (in float32 on a device without float64: exact up to
+    2^24 samples of a class). An update reads and writes the rows of the classes in the batch and nothing else; directions, concentrations and the cached
+    norms are derived.
 
     Args:
         num_classes: K.
@@ -136,8 +138,8 @@ class ClassBank(SavedOptions):
         for prefix in ("", "next_") if memory == "two-epochs" else ("",):
             for name in ("sums", "compensation"):
                 self.register_buffer(prefix + name, torch.zeros(self.num_classes, self.dim, device=device, dtype=dtype))
-            self.register_buffer(prefix + "counts", torch.zeros(self.num_classes, device=device, dtype=torch.float64))
-        self.register_buffer("_norms", torch.zeros(self.num_classes, device=device, dtype=torch.float64), persistent=False)
+            self.register_buffer(prefix + "counts", torch.zeros(self.num_classes, device=device, dtype=widest(device)))
+        self.register_buffer("_norms", torch.zeros(self.num_classes, device=device, dtype=widest(device)), persistent=False)
         for name in ("_concentrations", "_rates"):
             self.register_buffer(name, torch.zeros(self.num_classes, device=device, dtype=dtype), persistent=False)
         self._versions: tuple[int, ...] | None = None
@@ -186,7 +188,7 @@ class ClassBank(SavedOptions):
     def _reset(self, statistics: Statistics, generator: torch.Generator | None) -> None:
         for tensor in statistics:
             tensor.zero_()
-        if self.unseen == "random" and statistics.high.device.type != "meta":
+        if self.unseen == "random" and has_values(statistics.high):
             device = statistics.high.device if generator is None else generator.device
             held, total = self._held()
             for start in range(0, total, _BLOCK):  # a block at a time: no second copy of a large bank
@@ -225,7 +227,7 @@ class ClassBank(SavedOptions):
 
     @property
     def resultant_length(self) -> torch.Tensor:
-        """R = ||S|| / n, (K,) in float64; of the initial direction where a class has no samples."""
+        """R = ||S|| / n, (K,) in the dtype of `counts`; of the initial direction where a class has no samples."""
         self._refresh()
         return self._lengths()
 
@@ -255,7 +257,7 @@ class ClassBank(SavedOptions):
     def _refresh(self) -> None:
         """Derive norms and concentrations again if something else wrote to the buffers: loading, averaging, a broadcast."""
         if (
-            self.sums.device.type == "meta"
+            not has_values(self.sums)
             or torch.compiler.is_compiling()
             or (self._versions is not None and self._versions == self._buffer_versions())
         ):
@@ -263,7 +265,7 @@ class ClassBank(SavedOptions):
         self._place_derived()
         for start in range(0, self.num_classes, _BLOCK):  # a block at a time: torch makes a float64 copy of what it is given
             rows = slice(start, start + _BLOCK)
-            torch.linalg.vector_norm(self.sums[rows], dim=1, dtype=torch.float64, out=self._norms[rows])
+            torch.linalg.vector_norm(self.sums[rows], dim=1, dtype=self._norms.dtype, out=self._norms[rows])
         concentration = self.rule(self._lengths(), self.counts)
         self._concentrations.copy_(concentration)
         self._rates.copy_(rates(concentration, self._norms))
@@ -273,7 +275,7 @@ class ClassBank(SavedOptions):
         """Derived buffers where the sums are and in their dtype: loading with assign=True leaves them behind, inference mode locks them."""
         locked = self._norms.is_inference() and not torch.is_inference_mode_enabled()
         if locked or self._norms.device != self.sums.device or self._concentrations.dtype != self.sums.dtype:
-            self._norms = torch.zeros(self.num_classes, device=self.sums.device, dtype=torch.float64)
+            self._norms = torch.zeros(self.num_classes, device=self.sums.device, dtype=widest(self.sums.device))
             for name in ("_concentrations", "_rates"):
                 setattr(self, name, torch.zeros(self.num_classes, device=self.sums.device, dtype=self.sums.dtype))
 
@@ -311,22 +313,28 @@ class ClassBank(SavedOptions):
             self._settle()
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ClassBank:
-        """Counts and norms stay in float64, sums in float32 or float64; a conversion splits high + low again, so that it loses nothing."""
+        """Counts and norms have the widest dtype of the device, sums float32 or float64; a conversion splits high + low again and loses nothing."""
         before = dict(self.named_buffers(recurse=False))
-        always_double = {id(tensor) for name, tensor in before.items() if name.endswith(("counts", "_norms"))}
+        widest_here = {id(tensor) for name, tensor in before.items() if name.endswith(("counts", "_norms"))}
 
         def kept(tensor: torch.Tensor) -> torch.Tensor:
+            if id(tensor) in widest_here:
+                place = fn(tensor.new_zeros(0, dtype=torch.float32)).device  # float64 cannot even be sent to some
+                dtype = widest(place)
+                given = tensor if dtype == torch.float64 else tensor.to(dtype)
+                new = fn(given)
+                return (new if new.dtype in (given.dtype, dtype) else given.to(new.device)).to(dtype)
             new = fn(tensor)
-            allowed = (torch.float64,) if id(tensor) in always_double else DTYPES
-            return new if new.dtype in allowed or not tensor.is_floating_point() else tensor.to(new.device)
+            return new if new.dtype in DTYPES or not tensor.is_floating_point() else tensor.to(new.device)
 
         super()._apply(kept, recurse)
         for name, old in before.items():
             new = getattr(self, name)
-            if name.endswith("sums") and new.dtype != old.dtype and old.device.type != "meta":
+            if name.endswith("sums") and new.dtype != old.dtype and has_values(old):
                 low = name.replace("sums", "compensation")
-                whole = (old.double() + before[low].double()).to(new.dtype)
-                rest = old.double() - whole.double() + before[low].double()
+                high, rest = widened(old), widened(before[low])
+                whole = (high + rest).to(new.dtype)
+                rest = high - whole.double() + rest
                 setattr(self, name, whole.to(new.device))
                 setattr(self, low, rest.to(dtype=new.dtype, device=new.device))
         self._versions = None
@@ -383,7 +391,7 @@ class Updating:
         labels = batch.labels
         after = absorbed(bank._statistics().rows(labels), batch, bank.decay)
         high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
-        norms = torch.linalg.vector_norm(high, dim=-1, dtype=torch.float64)
+        norms = torch.linalg.vector_norm(high, dim=-1, dtype=widest(high.device))
         counts = torch.stack([rows.counts for rows in after])
         lengths = norms / torch.where(counts > 0, counts, 1.0)
         if bank.on_resultant_above_one == "error":

@@ -7,6 +7,7 @@ import math
 import torch
 
 from pairgrad.ground.checks import assert_later, dense, describe, floating_tensor, on_device, optional_boolean, readable
+from pairgrad.ground.devices import has_values, on_host, widened
 
 LENGTHS = {torch.float32: (1e-18, 1e18), torch.float64: (1e-150, 1e150)}  # of vectors that can be squared, and concentrations divided by
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -98,20 +99,20 @@ def checked_batch(
 
 def looks(tensor: torch.Tensor, validate: bool | None) -> bool:
     """Whether the values are read on the host: always on the CPU, elsewhere when asked to, never inside a compiled region or without values."""
-    asked = bool(validate) and tensor.device.type != "meta" and not torch.compiler.is_compiling()
+    asked = bool(validate) and has_values(tensor) and not torch.compiler.is_compiling()
     return validate is not False and (readable(tensor) or asked)
 
 
 def _asserts(tensor: torch.Tensor, validate: bool | None) -> bool:
     """Whether values that are not read are asserted by the device: not on the CPU, where a tensor that cannot be read is one inside torch.func."""
-    return validate is not False and not torch.compiler.is_compiling() and tensor.device.type not in ("cpu", "meta")
+    return validate is not False and not torch.compiler.is_compiling() and has_values(tensor) and not on_host(tensor)
 
 
 def _check_lengths(features: torch.Tensor) -> None:
     most = LENGTHS[torch.float64 if features.dtype == torch.float64 else torch.float32][1]
     if not features.numel() or float(features.abs().max()) < most / math.sqrt(features.shape[-1]):
         return
-    lengths = torch.linalg.vector_norm(features.double() / most, dim=-1)
+    lengths = torch.linalg.vector_norm(widened(features) / most, dim=-1)
     if bool((lengths > 1).any()):
         raise ValueError(
             f"features must not be longer than {most:g} in {describe(features)}, where squares and their sums are numbers, got a length of "

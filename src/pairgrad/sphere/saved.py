@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pairgrad.ground.devices import HOST, has_values
+
 _LONGEST = 2**14  # bytes that options may have in a file
 
 
@@ -18,7 +20,7 @@ def read_options(state: torch.Tensor) -> dict[str, Any]:
     Raises:
         ValueError: the tensor holds something else.
     """
-    if isinstance(state, torch.Tensor) and state.device.type == "meta":
+    if isinstance(state, torch.Tensor) and not has_values(state):
         return {}
     try:
         options = json.loads(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))
@@ -42,7 +44,7 @@ class SavedOptions(nn.Module):
 
     def get_extra_state(self) -> torch.Tensor:
         """The options as the bytes of a JSON text: a tensor, so that every format for tensors can store it."""
-        return torch.tensor(list(json.dumps(self.saved_options()).encode()), dtype=torch.uint8, device="cpu")
+        return torch.tensor(list(json.dumps(self.saved_options()).encode()), dtype=torch.uint8, device=HOST)
 
     def set_extra_state(self, state: Any) -> None:
         """Compare the options of a checkpoint with those of this module."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from pairgrad.ground.checks import HALF_DTYPES, describe, floating_tensor, on_one_device, readable
+from pairgrad.ground.devices import widest
 from pairgrad.sphere.inputs import LENGTHS
 
 
@@ -99,7 +100,7 @@ def _check_lengths(mean_direction: torch.Tensor) -> None:
     """Rows with a direction: neither 0 nor NaN nor infinite, and of a length that can be squared."""
     rows = mean_direction.float() if mean_direction.dtype in HALF_DTYPES else mean_direction
     least, most = LENGTHS[rows.dtype]
-    lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    lengths = torch.linalg.vector_norm(rows, dim=1, dtype=widest(rows.device))
     if bool(((lengths >= least) & (lengths <= most)).all()):
         return
     if not bool(torch.isfinite(rows).all()) or not bool((rows != 0).any(1).all()):

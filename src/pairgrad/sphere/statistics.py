@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch
 
+from pairgrad.ground.devices import kind, widest
+
 
 class Batch(NamedTuple):
     """Views of a labelled batch, summed by class; entry b is about the class of sample b. A class whose multiplicity is 0 is not in the batch."""
@@ -45,7 +47,7 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
     """Sums by class within each view of a batch, views (V, B, p), by sorting the labels.
 
     Args:
-        multiplicity: (B,), float64, how many samples a row is the sum of; None: each is one. A row of 0 samples must be 0.
+        multiplicity: (B,), in the widest dtype of the device, how many samples a row is the sum of; None: each is one. A row of 0 samples must be 0.
         repeatable: the same bits every time on every device, so that several processes that hold the same batch agree; always so in deterministic mode
             (`torch.use_deterministic_algorithms`).
     """
@@ -55,8 +57,8 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
     changes = torch.nn.functional.pad(ordered[1:] != ordered[:-1], (1, 0), value=True)
     start = torch.cummax(torch.where(changes, place, 0), 0).values
     slots = torch.empty_like(order).index_copy_(0, order, order[start])
-    # index_add_ is repeatable on the CPU; on CUDA it adds in any order, and index_put_ sorts
-    sort = (repeatable or torch.are_deterministic_algorithms_enabled()) and views.device.type != "cpu"
+    # index_add_ adds in any order on some devices, and index_put_ sorts
+    sort = (repeatable or torch.are_deterministic_algorithms_enabled()) and not kind(views.device).ordered_sums
 
     def summed(view: torch.Tensor) -> torch.Tensor:
         zeros = torch.zeros_like(view)
@@ -64,7 +66,7 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
 
     totals = tuple(summed(view).index_select(0, slots) for view in views)
     if multiplicity is None:
-        multiplicity = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
+        multiplicity = torch.ones(len(labels), dtype=widest(labels.device), device=labels.device)
     multiplicity = summed(multiplicity).index_select(0, slots)
     return Batch(labels, slots, totals, multiplicity)
 

@@ -1,13 +1,27 @@
 """The list of commands: what each is for, and an example or two."""
 
-from pairgrad.cli import Command, Group
+from collections.abc import Mapping
+
+from pairgrad.cli import Columns, Command, Group
 from pairgrad_paper.commands.evidence_commands import demo, figures, report, tables, times
 from pairgrad_paper.commands.run_commands import collect, evaluate, fork, frozen, states, train
 
 FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
 TRAIN = {**FORK, 5: "Another process died, hangs or has different settings."}
 
+
+def published_costs() -> Mapping[str, Mapping[str, str]]:
+    """What the paper has on an H100, for the table of `pairgrad bench` (tab:h100-local)."""
+    from pairgrad_paper.tables.published import H100_MEBIBYTES, H100_MILLISECONDS
+
+    return {
+        "H100, ms": {row: H100_MILLISECONDS[row].text for row in H100_MILLISECONDS},
+        "H100, MiB": {row: H100_MEBIBYTES[row].text for row in H100_MEBIBYTES},
+    }
+
+
 COMMANDS = (
+    Columns("local costs", published_costs),
     Command(
         demo,
         Group.START,

@@ -19,6 +19,7 @@ import torch
 
 from pairgrad.coherence.subject.subject import Subject
 from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.ground.devices import HOST
 
 # Displacements of a coordinate over the rms of its tensor; a factor 4 from one to the next.
 _STEPS = tuple(2.0**-k for k in (4, 6, 8, 10, 12))
@@ -326,7 +327,7 @@ class _Field:
             gradients = self._subject.pull(point, self._cotangent).gradients
         finally:
             self._subject.restore()
-        flat = torch.cat([gradient.reshape(-1).to("cpu", torch.float64) for gradient in gradients])
+        flat = torch.cat([gradient.reshape(-1).to(HOST, torch.float64) for gradient in gradients])
         return flat if bool(torch.isfinite(flat).all()) else None
 
     def jacobian(self, frame: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -383,7 +384,7 @@ class _Field:
 
 def _grid(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """A tensor flat in float64 on a grid, its rms and the spacing of the grid: all multiples up to twice its largest entry are representable."""
-    flat = tensor.detach().reshape(-1).to("cpu", torch.float64)
+    flat = tensor.detach().reshape(-1).to(HOST, torch.float64)
     largest = flat.abs().max().item() if len(flat) else 0.0
     if not math.isfinite(largest):
         raise ValueError(f"subject must have finite inputs, got NaN or infinity in {describe(tensor)}")
@@ -406,7 +407,7 @@ def _flat_direction(name: str, value: Any, shapes: tuple[torch.Size, ...]) -> to
         wanted = ", ".join(str(tuple(shape)) for shape in shapes)
         came = ", ".join(describe(part) for part in parts) or describe(value)
         raise ValueError(f"{name} must be a direction: a tensor of shape ({size},), or tensors of shapes {wanted}, got {came}")
-    flat = torch.cat([part.detach().reshape(-1).to("cpu", torch.float64) for part in parts])
+    flat = torch.cat([part.detach().reshape(-1).to(HOST, torch.float64) for part in parts])
     if not bool(torch.isfinite(flat).all()):
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return flat

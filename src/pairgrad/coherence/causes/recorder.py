@@ -37,6 +37,7 @@ from pairgrad.coherence.subject.autocast import autocast_state
 from pairgrad.coherence.subject.subject import rng_state, same_rng
 from pairgrad.ground._torch_private import current_backward, is_collective, maybe_current_level, operator_metadata, pytree, sparse_parts
 from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.ground.devices import autocast_types
 
 UNBOUNDED = 2**62
 _PRUNED = 1024  # visits under way at which those that are over are forgotten
@@ -157,7 +158,7 @@ class Taken:
     watched: list[tuple[int, torch.Tensor, bool, int | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        if any(map(torch.is_autocast_enabled, autocast_types())):
             self.autocast = autocast_state()
         given, self.arguments = self.arguments, []
         for i, argument in enumerate(given):

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
+from pairgrad.ground.devices import autocast_types
+
 
 def autocast_state() -> tuple[Any, ...]:
     """Whether it is on or was on around, whether it keeps what it casts, and for each device, what to cast to."""
     within = torch.autocast_increment_nesting() > 1
     torch.autocast_decrement_nesting()
-    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    states = ((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices)
+    states = ((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in autocast_types())
     return within, torch.is_autocast_cache_enabled(), *states
 
 

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 
 from pairgrad.ground.checks import describe
-
-_HOST = torch.device("cpu")
+from pairgrad.ground.devices import HOST, on_host
 
 Traces = dict[Hashable, "_Trace"]
 _Linearised = tuple[tuple[Any, ...], Callable[..., tuple[Any, ...]], tuple[Any, ...]]  # results, the map of their cotangents, other results
@@ -250,7 +249,7 @@ class _Bridge(torch.autograd.Function):
             smooth, ctx.pull, other = _linearised(call.fn, call.wanted, arrays, result)
         else:
             smooth, other = result.parted(call.fn(*arrays))
-        device = next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), _HOST)
+        device = next((tensor.device for tensor in tensors if not on_host(tensor)), HOST)
         ctx.call, ctx.smooth = call, len(smooth)
         ctx.save_for_backward(*tensors)
         return tuple(_to_torch(array, device) for array in (*smooth, *other))  # torch knows that integers have no gradient
@@ -315,7 +314,7 @@ def _narrower(tensor: torch.Tensor) -> str:
     return "float32 inputs" if tensor.is_floating_point() else "complex64 inputs" if tensor.is_complex() else "integers that 32 bits hold"
 
 
-def _to_torch(array: Any, device: torch.device = _HOST) -> torch.Tensor:
+def _to_torch(array: Any, device: torch.device = HOST) -> torch.Tensor:
     """A copy of the array as a tensor of its dtype; arrays of JAX never change, tensors do."""
     copy = np.array(array, order="C", copy=True)
     if copy.dtype == _jax().numpy.bfloat16:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pairgrad.ground._torch_private import default_device_mode, global_hooks, set_global_hooks
+from pairgrad.ground.devices import float32_backends
 
 
 class Settings:
@@ -48,7 +49,7 @@ def _anomaly() -> tuple[bool, bool]:
 def _precisions() -> tuple[Any, ...]:
     """How products of float32 numbers are rounded: by the older names, which raise where they cannot say it, and by the names since torch 2.9."""
     older = _or_none(torch.get_float32_matmul_precision), _or_none(lambda: torch.backends.cudnn.allow_tf32)
-    return *older, *(backend.fp32_precision for backend in _backends())
+    return *older, *(backend.fp32_precision for backend in float32_backends())
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
@@ -64,14 +65,9 @@ def _set_precisions(value: tuple[Any, ...]) -> None:
         torch.set_float32_matmul_precision(matmul)
     if cudnn is not None:
         torch.backends.cudnn.allow_tf32 = cudnn
-    for backend, precision in zip(_backends(), newer, strict=True):
+    for backend, precision in zip(float32_backends(), newer, strict=True):
         if backend.fp32_precision != precision:
             backend.fp32_precision = precision
-
-
-def _backends() -> tuple[Any, ...]:
-    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
-    return torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn
 
 
 def _default_device() -> torch.device | None:

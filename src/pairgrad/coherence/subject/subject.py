@@ -24,6 +24,7 @@ from pairgrad.coherence.subject.settings import Settings
 from pairgrad.coherence.subject.sparse import parts, values_of, with_values
 from pairgrad.ground._torch_private import FUNCTIONS_CLASS, pytree, registries
 from pairgrad.ground.checks import DTYPES, HALF_DTYPES, describe
+from pairgrad.ground.devices import device_random_state, has_values, need_float64, set_device_random_state
 
 FLOATING = (*DTYPES, *HALF_DTYPES)
 
@@ -78,8 +79,10 @@ class Subject:
         args, kwargs = arguments_of(inputs)
         flat, self._structure = pytree.tree_flatten((args, kwargs))
         for leaf in flat:
-            if isinstance(leaf, torch.Tensor) and leaf.device.type == "meta":
+            if isinstance(leaf, torch.Tensor) and not has_values(leaf):
                 raise ValueError(f"inputs must hold numbers, got {describe(leaf)}: an audit computes with them")
+            if isinstance(leaf, torch.Tensor):
+                need_float64("inputs", leaf, "an audit")
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
         self.module = module if module is not None else _module_of(fn)
         self._places, self._trained = _differentiated(self._flat), _parameters(self.module)
@@ -480,16 +483,14 @@ def generators_restored() -> Iterator[None]:
 
 
 def rng_state() -> tuple[Any, ...]:
-    """Of all global generators: torch on CPU and CUDA, Python, NumPy."""
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    return torch.get_rng_state(), devices, random.getstate(), np.random.get_state()  # noqa: NPY002 (the generator a callable may use)
+    """Of all global generators: torch on the host and on the accelerator, Python, NumPy."""
+    return torch.get_rng_state(), device_random_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 (the generator a callable may use)
 
 
 def set_rng_state(state: tuple[Any, ...]) -> None:
     """Puts back what `rng_state` gave."""
     torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
+    set_device_random_state(state[1])
     random.setstate(state[2])
     np.random.set_state(state[3])  # noqa: NPY002
 

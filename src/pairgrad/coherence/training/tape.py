@@ -43,6 +43,7 @@ from pairgrad.ground._torch_private import (
     storage_address,
 )
 from pairgrad.ground.checks import integer_at_least
+from pairgrad.ground.devices import capturing_graph, device_random_state
 
 CALLS = 20_000  # of a step, at most
 MEMORY = 1 << 30  # bytes that the copies of one tape may take unless the caller says otherwise
@@ -525,7 +526,7 @@ def _refusal(func: Callable[..., Any]) -> str:
     name = operator_name(func)
     if str(getattr(func, "__module__", "")).startswith("torch.distributed") or "c10d" in name:
         return f"the loss goes through a collective of torch.distributed ({getattr(func, '__name__', name)})"
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    if capturing_graph():
         return "the step is captured in a CUDA graph"
     return ""
 
@@ -536,7 +537,7 @@ def _shaped(tensor: torch.Tensor) -> str:
 
 def _torch_random() -> tuple[Any, ...]:
     """The generators that torch functions draw from; asking for all of them takes longer than many a call."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return torch.get_rng_state(), device_random_state()
 
 
 def _if_drawn(before: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -21,6 +21,7 @@ import torch
 
 from pairgrad.losses.fused.plan import MARGIN, Plan
 from pairgrad.potentials import kernels
+from pairgrad.potentials.protocol import dtype_on
 from pairgrad.sphere.geometry import Temperature
 from pairgrad.sphere.state import Classes
 
@@ -207,7 +208,7 @@ def finish_linear(plan: Plan, sums: Sums, linear: LinearSums, features: torch.Te
 
 
 def _score_and_gain(plan: Plan, concentration: torch.Tensor, squared: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    compute = plan.pot.compute_dtype(squared.dtype)
+    compute = dtype_on(plan.pot, squared.device, squared.dtype)
     if compute == squared.dtype:
         return kernels.increment_pair(plan.pot, concentration.to(compute), squared, plan.terms)
     score, gain = kernels.increment_pair(plan.pot, concentration.to(compute), squared.to(compute), plan.terms)
