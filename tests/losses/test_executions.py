@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 from typing import Any
 
@@ -22,6 +23,7 @@ FLOAT = torch.float32
 @pytest.fixture(autouse=True)
 def _nothing_compiled() -> None:
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 def loss_of(execution: str, classes: int = MANY, **options: Any) -> BankLoss:
@@ -114,6 +116,45 @@ def test_batches_of_many_sizes(execution: str) -> None:
     for size in range(1, 11):
         batch, labels = views_of(1, batch=size, dtype=FLOAT), torch.arange(size) % FEW
         agree(run(loss, batch, labels), run(eager, batch, labels), 4 * LOSS[FLOAT])
+
+
+def graphs() -> int:
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def test_compiling_says_so_and_a_smaller_batch_does_not_compile(caplog: pytest.LogCaptureFixture) -> None:
+    """One line before it starts, which Python shows without any configuration. The last batch of an epoch is computed in eager mode."""
+    dim = DIM + 6  # nothing else is compiled for this dimension
+    state = pg.ClassState(F.normalize(torch.randn(FEW, dim), dim=1), 50 * torch.rand(FEW))
+    caplog.set_level(logging.INFO, logger="pairgrad")
+    for size in (5, 3, 3, 5):
+        before, features, labels = graphs(), F.normalize(torch.randn(size, dim), dim=1), torch.arange(size)
+        caplog.clear()
+        found = [
+            pg.vmf_cross_entropy(features, labels, state, 0.2, execution=execution, max_norm=1.0) for execution in ("compiled", "eager")
+        ]
+        torch.testing.assert_close(*found, rtol=LOSS[FLOAT], atol=0)
+        lines = [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "pairgrad"]
+        if graphs() > before:
+            assert lines == [(logging.WARNING, "compiling the loss for a batch of 5 rows: this takes some seconds, once for this shape")]
+        elif lines:
+            assert lines == [(logging.INFO, "batch of 3 rows: computed in eager mode; the step is compiled for 5 rows")]
+    assert graphs() == 1
+
+
+@slow
+def test_a_larger_batch_is_compiled_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    loss, eager = loss_of("compiled"), loss_of("eager")
+    eager.load_state_dict(loss.state_dict())
+    for size in (4, 3, 6, 4):
+        batch, labels = views_of(2, batch=size, dtype=FLOAT), torch.arange(size)
+        agree(run(loss, batch, labels), run(eager, batch, labels), 4 * LOSS[FLOAT])
+    lines = [record.getMessage() for record in caplog.records if record.name == "pairgrad"]
+    assert lines == [
+        "compiling the loss for a batch of 4 rows: this takes some seconds, once for this shape",
+        "compiling the loss for a batch of 6 rows again, because the batch shape is new (before: 4 rows): this takes some seconds, once for this shape",
+    ]
+    same(loss.bank, eager.bank)
 
 
 @slow

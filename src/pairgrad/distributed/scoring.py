@@ -137,7 +137,7 @@ def _sums_over_sample(plan: Plan, views: torch.Tensor, own: torch.Tensor, places
     sums = start(plan, views, own, None, shard.highest_prior)
     if touched is not None:
         bias = bias.masked_fill(occurring(touched.labels, size).index_select(0, drawn), -torch.inf)
-    for first, last in plan.tiles(number):
+    for first, last in plan.in_eager().tiles(number):
         excluded = places[:, None] == drawn[first:last]
         sums, _ = visit(plan, sums, views, own, chosen.tile(first, last), bias[first:last], excluded)
     if touched is None:
@@ -145,7 +145,7 @@ def _sums_over_sample(plan: Plan, views: torch.Tensor, own: torch.Tensor, places
     repeated = touched.slots != torch.arange(len(touched.slots), device=views.device)
     prior = label_bias(shard.log_prior, touched.labels, views).expand(repeated.shape).masked_fill(repeated, -torch.inf)
     states = touched.states()
-    for first, last in plan.tiles(len(prior)):
+    for first, last in plan.in_eager().tiles(len(prior)):
         excluded = places[:, None] == touched.labels[first:last]
         sums, _ = visit(plan, sums, views, own, states.tile(first, last), prior[first:last], excluded)
     return sums

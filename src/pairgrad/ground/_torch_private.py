@@ -9,6 +9,7 @@ in the files that torch writes and `compat` reads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -86,6 +87,12 @@ def default_store() -> Any:
 def compile_options(mode: str | None = None) -> dict[str, Any]:
     """The options that a mode of torch.compile stands for; those of each mode if None."""
     return torch._inductor.list_mode_options(mode)
+
+
+@cache
+def has_compile_option(name: str) -> bool:
+    """Whether this torch has an option of torch.compile; it refuses those that it does not know."""
+    return name in torch._inductor.list_options()
 
 
 def constant_result(function: _Made) -> _Made:

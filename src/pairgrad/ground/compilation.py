@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
 import torch
 
-from pairgrad.ground._torch_private import compile_options
+from pairgrad.ground._torch_private import compile_options, has_compile_option
 from pairgrad.ground.checks import describe, one_of
 
 # a b + c with one rounding where the processor has it: polynomials in half the instructions, and never less accurate
-_OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
+_OPTIONS: dict[str, Any] = {"cpp.enable_floating_point_contract_flag": "fast"}
+# Inductor compiles and loads a test program for each vector instruction set before its first kernel, which takes six to ten seconds. A compiler that is new
+# enough for torch's headers has the sets that torch finds in the processor.
+if "TORCHINDUCTOR_VEC_ISA_OK" not in os.environ:
+    _OPTIONS["cpp.vec_isa_ok"] = True
+# Results of more operations than this are computed once, not again in each loop that uses them; loops that can be one are fused all the same. At torch's own
+# 50 our chains are generated several times over.
+_OPTIONS["realize_cpu_opcount_threshold"] = 12
 Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 
@@ -31,5 +40,12 @@ def compile(target: Callee, *, mode: str | None = None) -> Callee:
     """
     if not callable(target) or isinstance(target, type):
         raise TypeError(f"target must be a module or a function, got {describe(target)}")
-    options = {**_OPTIONS, **compile_options(checked_mode("mode", mode))} if mode is not None else dict(_OPTIONS)
-    return torch.compile(target, fullgraph=True, dynamic=False, options=options)  # type: ignore[return-value]
+    options = {name: value for name, value in _OPTIONS.items() if has_compile_option(name)}
+    if mode is not None:
+        options.update(compile_options(checked_mode("mode", mode)))
+    return torch.compile(target, fullgraph=True, dynamic=False, options=options)
+
+
+def copied(function: FunctionType) -> FunctionType:
+    """The same function with a code object of its own: torch.compile keeps at most eight graphs for one."""
+    return FunctionType(function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__)

@@ -66,8 +66,9 @@ def vmf_cross_entropy(
         max_norm: a bound on the length of the features, if you know one: it spares the running maximum and the logarithms. Found by itself on the CPU.
         tile: classes per tile; None chooses.
         validate: check values on every device (True), on the CPU (None) or nowhere (False).
-        execution: `"eager"`; or `"compiled"`, the pass through `torch.compile`, once per shape and value of the options: give a temperature that
-            changes as a tensor. Compiled, the length of the features is not looked up: give `max_norm`.
+        execution: `"eager"`; or `"compiled"`, the pass through `torch.compile`, once per value of the options, for the first batch and again for a larger
+            one; a smaller one is computed in eager mode. Give a temperature that changes as a tensor. Compiled, the length of the features is not looked
+            up: give `max_norm`.
         compile_mode: of torch.compile, such as `"reduce-overhead"`.
 
     Examples:
@@ -164,6 +165,7 @@ class Problem:
         """For a pass of a view over `num_classes` classes."""
         return self.options.plan(
             self.dtype,
+            view.device,
             rows=len(view),
             num_classes=num_classes,
             longest=self.options.longest(view, validate),
@@ -220,7 +222,7 @@ class Recomputed:
         wanted = [place for place, value in enumerate(state) if isinstance(value, torch.Tensor) and value.requires_grad]
         features = features.detach().to(self.dtype)
         totals: list[torch.Tensor | None] = [torch.zeros_like(value) if place in wanted else None for place, value in enumerate(state)]
-        for first, last in self.plan.tiles(len(self.classes.rates)):
+        for first, last in self.plan.in_eager().tiles(len(self.classes.rates)):
             tile: list[Any] = []
             for place, value in enumerate(state):
                 if isinstance(value, torch.Tensor):

@@ -129,12 +129,12 @@ class Options:
             )
         return bound
 
-    def plan(self, dtype: torch.dtype, **known: Any) -> Plan:
+    def plan(self, dtype: torch.dtype, device: torch.device, **known: Any) -> Plan:
         """The plan of a fused pass; `known` are further arguments of `fused.plan.plan`."""
         temperature = self.temperature
         if isinstance(temperature, torch.Tensor):
             temperature = temperature.detach().to(dtype)
-        return plan(self.potential, temperature, dtype, tile=self.tile, **known)
+        return plan(self.potential, temperature, dtype, device, tile=self.tile, **known)
 
 
 def resolve(realization: str | Potential, dim: int) -> Potential:

@@ -40,7 +40,8 @@ class ProCoLoss(BankLoss):
         scalar_dtype: compute the potential in this dtype, between radii and scores in that of the geometry, as the paper's training does with torch.float64;
             None: in that of the geometry. Where the two differ, the plain path is taken.
         reduction: `"mean"`, `"sum"` or `"none"` (one loss per view and sample, (V, B)).
-        execution: `"eager"`; or `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, once per shape of the batch.
+        execution: `"eager"`; or `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, for the first batch and again for a
+            larger one; a smaller one, such as the last of an epoch, is computed in eager mode.
         compile_mode: of torch.compile, such as `"reduce-overhead"`.
         estimator: of the concentrations, this and what follows as in [`ClassBank`][pairgrad.ClassBank].
         cap: the largest concentration.

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from pairgrad.ground._torch_private import is_functorch_wrapped_tensor, version
 from pairgrad.losses.fused.autograd import attached, is_transformed
-from pairgrad.losses.fused.plan import Plan, streams
+from pairgrad.losses.fused.plan import Plan, sizes, streams
 from pairgrad.losses.fused.views import every_state, of_unit_length
 from pairgrad.losses.options import Options
 from pairgrad.losses.reduction import reduce
@@ -82,12 +82,13 @@ class Step:
         compiled = self.options.execution.compiled or torch.compiler.is_compiling()
         return self.options.plan(
             views.dtype,
+            views.device,
             rows=rows,
             num_classes=num_classes,
             longest=_UNIT_BOUND if self.normalize else self.options.longest(views, None),
             spread=self.spread + extra_spread,
             gradient=gradient,
-            compiled=compiled and (whole or streams(rows, num_classes)),
+            compiled=compiled and (whole or streams(rows, num_classes, sizes(views.device))),
             tangential=self.normalize,
         )
 

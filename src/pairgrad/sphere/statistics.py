@@ -11,6 +11,8 @@ import torch
 
 from pairgrad.ground.devices import kind, widest
 
+_COMPARED = 1024  # up to this many labels each is compared with each where that is compiled; the square of a larger number would cost more than a sort
+
 
 class Batch(NamedTuple):
     """Views of a labelled batch, summed by class; entry b is about the class of sample b. A class whose multiplicity is 0 is not in the batch."""
@@ -44,19 +46,14 @@ class Statistics(NamedTuple):
 
 
 def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tensor | None = None, *, repeatable: bool = False) -> Batch:
-    """Sums by class within each view of a batch, views (V, B, p), by sorting the labels.
+    """Sums by class within each view of a batch, views (V, B, p).
 
     Args:
         multiplicity: (B,), in the widest dtype of the device, how many samples a row is the sum of; None: each is one. A row of 0 samples must be 0.
         repeatable: the same bits every time on every device, so that several processes that hold the same batch agree; always so in deterministic mode
             (`torch.use_deterministic_algorithms`).
     """
-    order = torch.argsort(labels, stable=True)
-    ordered = labels[order]
-    place = torch.arange(len(labels), device=labels.device)
-    changes = torch.nn.functional.pad(ordered[1:] != ordered[:-1], (1, 0), value=True)
-    start = torch.cummax(torch.where(changes, place, 0), 0).values
-    slots = torch.empty_like(order).index_copy_(0, order, order[start])
+    slots = _first_places(labels)
     # index_add_ adds in any order on some devices, and index_put_ sorts
     sort = (repeatable or torch.are_deterministic_algorithms_enabled()) and not kind(views.device).ordered_sums
 
@@ -69,6 +66,19 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
         multiplicity = torch.ones(len(labels), dtype=widest(labels.device), device=labels.device)
     multiplicity = summed(multiplicity).index_select(0, slots)
     return Batch(labels, slots, totals, multiplicity)
+
+
+def _first_places(labels: torch.Tensor) -> torch.Tensor:
+    """For each label the first place with the same one."""
+    place = torch.arange(len(labels), device=labels.device)
+    if torch.compiler.is_compiling() and len(labels) <= _COMPARED:
+        # every pair in one loop: a sort would be a graph of several kernels, which take seconds to compile
+        return torch.where(labels[:, None] == labels, place, len(labels)).amin(1)
+    order = torch.argsort(labels, stable=True)
+    ordered = labels[order]
+    changes = torch.nn.functional.pad(ordered[1:] != ordered[:-1], (1, 0), value=True)
+    start = torch.cummax(torch.where(changes, place, 0), 0).values
+    return torch.empty_like(order).index_copy_(0, order, order[start])
 
 
 def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statistics]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from types import FunctionType
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from pairgrad.ground.compilation import compile as compile_
+from pairgrad.ground.compilation import copied
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets
 from pairgrad.losses.fused.tiles import Result
@@ -17,9 +19,15 @@ from pairgrad.losses.fused.views import cross_entropy_of_targets, cross_entropy_
 from pairgrad.sphere.bank import Touched, Updating
 from pairgrad.sphere.state import Classes
 
+# A stall of seconds in the middle of a run is a warning: without a configuration, Python shows those and nothing below them.
+_log = logging.getLogger("pairgrad")
+
 
 class Compiled:
-    """One compiled graph for each plan and shape; where a plan has compiled tiles, or a compiled region is around, what is called is the eager pass.
+    """One compiled graph for each kind of step, made for the first batch and again for a larger one, each time after a line in the log. A smaller batch,
+    such as the last of an epoch, is computed operation by operation: compiling takes longer than thousands of such steps.
+
+    Where a plan has compiled tiles, these alone are compiled; inside a region that is being compiled already, nothing is compiled here.
 
     Args:
         mode: of torch.compile.
@@ -30,29 +38,39 @@ class Compiled:
 
     def __init__(self, mode: str | None = None) -> None:
         self.mode = mode
-        self._graphs: dict[Hashable, Callable[..., Any]] = {}
+        self._graphs: dict[Hashable, dict[int, Callable[..., Any]]] = {}
 
     def of_targets(self, plan: Plan, view: torch.Tensor, targets: Targets, classes: Classes, log_prior: torch.Tensor | None) -> Result:
-        kinds = tuple(None if tensor is None else tensor.shape for tensor in (targets.labels, targets.soft, log_prior))
-        run = self._graph(cross_entropy_of_targets, plan, (view.shape, classes.rows.shape, kinds))
+        soft = None if targets.soft is None else len(targets.soft) == 1
+        kind = (classes.rows.shape, targets.labels is None, soft, log_prior is None)
+        run = self._run(cross_entropy_of_targets, plan, view, kind)
         return run(plan, view, targets, classes, log_prior)
 
     def of_views(
         self, plan: Plan, state: Updating, views: torch.Tensor, labels: torch.Tensor, log_prior: torch.Tensor | None, order: str
     ) -> tuple[Result, Touched | None]:
-        run = self._graph(cross_entropy_of_views, plan, (views.shape, log_prior is None, order))
+        run = self._run(cross_entropy_of_views, plan, views, (state.classes().rows.shape, log_prior is None, order))
         return run(plan, state, views, labels, log_prior, order)
 
-    def _graph(self, eager: FunctionType, plan: Plan, shapes: Hashable) -> Callable[..., Any]:
-        if plan.compiled_tiles or torch.compiler.is_compiling():
+    def _run(self, eager: FunctionType, plan: Plan, views: torch.Tensor, kind: Hashable) -> Callable[..., Any]:
+        if torch.compiler.is_compiling():
             return eager
-        known = replace(plan, temperature=0.0) if isinstance(plan.temperature, torch.Tensor) else plan  # a tensor is an input of the graph
-        key = (eager.__name__, known, shapes)
-        if key not in self._graphs:
-            # torch.compile keeps at most eight graphs for a code object and then refuses: each of ours gets one of its own
-            own = FunctionType(eager.__code__.replace(), eager.__globals__, eager.__name__, eager.__defaults__, eager.__closure__)
-            self._graphs[key] = compile_(own, mode=self.mode)
-        return self._graphs[key]
+        # what depends on the size of the batch is left out, and a temperature that is an input of the graph
+        tau = 0.0 if isinstance(plan.temperature, torch.Tensor) else plan.temperature
+        number, batch, dim = views.shape
+        known = replace(plan, temperature=tau, tile=0, eager_tile=0, compiled_tiles=False)
+        made = self._graphs.setdefault((eager.__name__, known, number, dim, views.dtype, views.device, kind), {})
+        if batch not in made:
+            made[batch] = self._made(eager, plan, batch, max(made, default=None))
+        return made[batch]
+
+    def _made(self, eager: FunctionType, plan: Plan, batch: int, largest: int | None) -> Callable[..., Any]:
+        if largest is not None and batch < largest:
+            _log.info("batch of %d rows: computed in eager mode; the step is compiled for %d rows", batch, largest)
+            return lambda plan, *rest: eager(plan.in_eager(), *rest)
+        why = "" if largest is None else f" again, because the batch shape is new (before: {largest} rows)"
+        _log.warning("compiling the loss for a batch of %d rows%s: this takes some seconds, once for this shape", batch, why)
+        return eager if plan.compiled_tiles else compile_(copied(eager), mode=self.mode)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"mode": self.mode, "_graphs": {}}

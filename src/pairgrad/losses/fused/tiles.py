@@ -25,6 +25,8 @@ from pairgrad.potentials.protocol import dtype_on
 from pairgrad.sphere.geometry import Temperature
 from pairgrad.sphere.state import Classes
 
+_LONG_ROW, _PARTS = 2**15, 16
+
 
 class Sums(NamedTuple):
     """Sums over the classes visited so far, for rows of shape (V, B)."""
@@ -136,12 +138,12 @@ def visit(
         scale = torch.exp(sums.top - top)
         weight = (logit - top).exp_()
     del logit
-    total = _plus(sums.total, scale, weight.sum(-1))
+    total = _plus(sums.total, scale, _row_sums(weight))
     if not plan.gradient:
         return Sums(top, total, None, None), linear
     weight = weight.mul_(gain)
     del gain
-    pull = None if plan.tangential else _plus(sums.pull, scale, weight.sum(-1))
+    pull = None if plan.tangential else _plus(sums.pull, scale, _row_sums(weight))
     push = sums.push if sums.push is None or scale is None else sums.push * scale
     return Sums(top, total, pull, _plus_product(push, weight.mul_(rates), classes.rows)), linear
 
@@ -235,6 +237,13 @@ def _visit_linear(
     push = _plus_product(linear.push, targets * gain * rates, rows) if plan.gradient else None
     pull = pull if pull is None or linear.pull is None else linear.pull + pull
     return LinearSums(linear.weight + weight, linear.score + score, pull, push)
+
+
+def _row_sums(weight: torch.Tensor) -> torch.Tensor:
+    """Sums over the classes. Inductor would take the sums of few long rows in kernels of their own; sums of parts are taken where the weights are computed."""
+    if torch.compiler.is_compiling() and weight.shape[-1] >= _LONG_ROW and weight.shape[-1] % _PARTS == 0:
+        return weight.unflatten(-1, (_PARTS, -1)).sum(-1).sum(-1)
+    return weight.sum(-1)
 
 
 def _plus(sum_: torch.Tensor | None, scale: torch.Tensor | None, addend: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from pairgrad.ground.compilation import compile as compile_
+from pairgrad.ground.compilation import copied
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets, weighted
 from pairgrad.losses.fused.tiles import Label, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
@@ -171,14 +172,21 @@ def sums_over_classes(
         touched: what all views but the last saw of the classes that it names; None: every view sees `classes`.
     """
     sums = start(plan, views, own, label, highest_prior)
-    apart = None if touched is None else touched.labels
+    num_classes = classes.rates.shape[-1]
+    apart = None if touched is None else occurring(touched.labels, num_classes)
     streams = plan.compiled_tiles and not torch.compiler.is_compiling()
-    for first, last in plan.tiles(classes.rates.shape[-1]):
+    square = own
+    for first, last in plan.tiles(num_classes):
         prior = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
-        visited = _compiled_visit() if streams and last - first == plan.tile else _visit_tile
+        visited = _compiled_visit(labels.numel() * len(views), plan.tile) if streams and last - first == plan.tile else _visit_tile
         # the place of a tile is a tensor, so that one compiled function serves all of them
         place = torch.full((), first, device=labels.device) if streams else first
-        sums = visited(plan, sums, views, own, labels, classes.tile(first, last), prior, place, apart)
+        tile_apart = None if apart is None else apart[first:last]
+        sums = visited(plan, sums, views, square, labels, classes.tile(first, last), prior, place, tile_apart)
+        if torch.compiler.is_compiling() and last < num_classes:
+            # what follows depends on all results of this tile, or inductor would work on several tiles at once and keep them all
+            done = sums.total if sums.push is None else sums.total + sums.push[..., 0]
+            square = own + 0 * done[..., None]
     if touched is None:
         return sums
     # the batch's classes as the earlier views saw them, each class once
@@ -203,7 +211,7 @@ def _visit_tile(
     first: torch.Tensor | int,
     apart: torch.Tensor | None,
 ) -> Sums:
-    """Visit the classes first .. first + T - 1, each row without its label, and all but the last view without the classes `apart`.
+    """Visit the classes first .. first + T - 1, each row without its label, and all but the last view without those that are true in `apart`, (T,).
 
     In one loop over rows and classes: views and samples are one dimension where that is possible.
     """
@@ -213,15 +221,15 @@ def _visit_tile(
     excluded = excluded.repeat(len(views), 1)  # (V B, T)
     if apart is not None:
         last_view = torch.arange(len(excluded), device=labels.device) >= len(excluded) - len(labels)
-        excluded = excluded | (occurring(apart - first, len(bias)) & ~last_view[:, None])
+        excluded = excluded | (apart & ~last_view[:, None])
     flat = Sums(*(None if tensor is None else tensor.flatten(0, 1) for tensor in sums))  # type: ignore[arg-type]
     flat, _ = visit(plan, flat, views.flatten(0, 1), own.flatten(0, 1), classes, bias, excluded)
     return Sums(*(None if tensor is None else tensor.unflatten(0, views.shape[:2]) for tensor in flat))  # type: ignore[arg-type]
 
 
 @cache
-def _compiled_visit() -> Callable[..., Sums]:
-    return compile_(_visit_tile)
+def _compiled_visit(rows: int, tile: int) -> Callable[..., Sums]:
+    return compile_(copied(_visit_tile))
 
 
 def _put_back(part: Sums, sums: Sums) -> Sums:
