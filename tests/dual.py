@@ -84,6 +84,9 @@ class DualArithmetic:
     def log_integer(self, n: int) -> Dual:
         return Dual(mpmath.log(n))
 
+    def reciprocal(self, x: Dual) -> Dual:
+        return 1 / x
+
     def sqrt(self, x: Dual) -> Dual:
         root = mpmath.sqrt(x.value)
         return Dual(root, x.derivative / (2 * root))

@@ -230,6 +230,9 @@ class RoundingArithmetic:
         edges = ((a, _PRODUCT, inverse * self.one_rounding), (b, _POWER, -1))
         return self._once((_POWER, a, b), lambda: Rounded(self, a.ball * inverse, edges, least=least))
 
+    def reciprocal(self, x: Rounded) -> Rounded:
+        return 1 / x
+
     def sqrt(self, a: Rounded) -> Rounded:
         return self._once((_POWER, "sqrt", a), lambda: Rounded(self, a.ball.sqrt(), ((a, _POWER, self.arb(0.5)),), rounds=_SQRT))
 

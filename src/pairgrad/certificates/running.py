@@ -175,6 +175,9 @@ class RunningArithmetic:
         error = torch.where(condition.unsure, either, torch.where(condition.holds, yes.error, no.error))
         return Running(torch.where(condition.holds, yes.middle, no.middle), error, self)
 
+    def reciprocal(self, x: Running) -> Running:
+        return 1 / x
+
     def sqrt(self, x: Running) -> Running:
         """|sqrt y - sqrt z| = |y - z| / (sqrt y + sqrt z), and at most sqrt |y - z|."""
         error = torch.minimum(x.error / (2 * x.least.sqrt()), x.error.sqrt())

@@ -131,13 +131,14 @@ class ProCoLoss(nn.Module):
     def cal_weight_for_classes(self, cls_num_list: Sequence[float]) -> None:
         """Class frequencies, kept as `weight` (1, K)."""
         given = real_vector("cls_num_list", cls_num_list, "give one count for each class")
-        counts = given.to(device=self.bank.sums.device, dtype=torch.float32)
+        counts = given.float()
         if counts.shape != (self.num_classes,):
             raise ValueError(f"cls_num_list must have one count for each of the {self.num_classes} classes, got {describe(counts)}")
         if not bool(((counts >= 0) & counts.isfinite()).all()) or not 0 < float(counts.sum()) < float("inf"):
             raise ValueError(
                 f"cls_num_list must be finite and >= 0 with a positive sum, got values from {given.min():g} to {given.max():g}"
             )
+        counts = counts.to(self.bank.sums.device)
         self.weight = (counts / counts.sum()).view(1, -1)
 
     def reload_memory(self) -> None:

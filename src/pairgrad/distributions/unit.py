@@ -97,7 +97,7 @@ def directions_at(angle: torch.Tensor, mean_direction: torch.Tensor, shape: torc
     is formed: with \(s = \sin\theta/\lVert g\rVert\) and \(a = 2u^\top g/\lVert u\rVert^2\), the result is \(s\,(g - a\sigma e_1) + (\cos\theta - sa)\mu\).
     """
     normals = _normals(shape, mean_direction, generator)
-    normals[..., 0] = 0
+    normals[..., 0].zero_()
     if shape[-1] == 2:  # a float32 normal is 0 once in 1e7 draws, and with it the only coordinate that is left
         normals[..., 1:] = torch.where(normals[..., 1:] < 0, -1.0, 1.0)
     length = _lengths_of_normals(normals)

@@ -80,7 +80,7 @@ class VonMisesFisher(Distribution):
             raise ValueError(f"mean_direction must have shape (..., p) with p >= 2 coordinates, got {describe(mean_direction)}")
         if isinstance(concentration, numbers.Real) and not isinstance(concentration, bool):
             number = real_number("concentration", concentration, "finite and >= 0", lambda kappa: True)  # the sign is looked at below
-            concentration = torch.tensor(number, dtype=mean_direction.dtype, device=mean_direction.device)
+            concentration = torch.full((), number, dtype=mean_direction.dtype, device=mean_direction.device)  # no copy from the host
         concentration = floating_tensor("concentration", concentration)
         on_one_device("mean_direction", mean_direction, "concentration", concentration)
         try:

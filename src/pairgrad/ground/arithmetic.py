@@ -41,6 +41,7 @@ class Arithmetic(Protocol):
     def minimum(self, a: Number, b: Number, /) -> Number: ...
     def at_least(self, x: Number, least: Number, /) -> Number: ...
     def log_integer(self, n: int, /) -> Number: ...
+    def reciprocal(self, x: Number, /) -> Number: ...
     def sqrt(self, x: Number, /) -> Number: ...
     def exp(self, x: Number, /) -> Number: ...
     def log(self, x: Number, /) -> Number: ...
@@ -83,10 +84,9 @@ def divided_difference(
 
     The inner scheme runs in the shape of b alone, the outer one in that of both.
     """
-    if len(coefficients) < 2:
-        return 0 * a * b
-    total = coefficients[-1]
-    quotient = coefficients[-1] + 0 * a
+    if len(coefficients) < 3:
+        return coefficients[-1] + 0 * a if len(coefficients) == 2 else 0 * a * b
+    total = quotient = coefficients[-1]
     for c in reversed(coefficients[1:-1]):
         total = step(total, b, c)
         quotient = step(quotient, a, total)
@@ -125,11 +125,15 @@ def homogeneous_difference(coefficients: Sequence[Number], a: Number, b: Number,
     return quotient
 
 
+_BLOCK = 5  # coefficients: about the square root of their number, which is 30 at most
+
+
 class TorchArithmetic:
     """Tensors, elementwise, in the dtype of the argument; constants are Python floats, rounded from exact rationals."""
 
     name = "torch"
 
+    reciprocal = staticmethod(torch.reciprocal)
     sqrt = staticmethod(torch.sqrt)
     exp = staticmethod(torch.exp)
     log = staticmethod(torch.log)
@@ -149,7 +153,9 @@ class TorchArithmetic:
         return tuple(as_float(v) for v in values)
 
     def at_least(self, x: torch.Tensor, least: float) -> torch.Tensor:
-        return torch.maximum(x, x.new_full((), least))  # not clamp: where the two are equal, autograd must give each a half
+        if torch.is_grad_enabled():
+            return torch.maximum(x, x.new_full((), least))  # not clamp: where the two are equal, autograd must give each a half
+        return x.clamp_min(least)
 
     def choose(self, condition: torch.Tensor, yes: torch.Tensor, no: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, yes, no)
@@ -182,13 +188,40 @@ class TorchArithmetic:
         return _chain(coefficients[::2], square) + t * _chain(coefficients[1::2], square)
 
 
+class BlockArithmetic(TorchArithmetic):
+    """The same with about one operation per coefficient of a long polynomial instead of two: for small tensors, which take as long as they have operations."""
+
+    def polynomial(self, coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
+        """Blocks of `_BLOCK` coefficients, each a sum of known powers, and Horner's scheme over the blocks."""
+        long = len(coefficients) >= 2 * _BLOCK
+        if not long or torch.is_grad_enabled() or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(t):
+            return super().polynomial(coefficients, t)
+        powers = [t]
+        while len(powers) < _BLOCK:
+            powers.append(powers[-1] * t)
+        total = None
+        for start in reversed(range(0, len(coefficients), _BLOCK)):
+            first, *others = coefficients[start : start + _BLOCK]
+            block = others[0] * t + first if others else torch.full_like(t, first)
+            for c, power in zip(others[1:], powers[1:], strict=False):
+                block.add_(power, alpha=c)
+            total = block if total is None else block.addcmul_(total, powers[-1])
+        assert total is not None
+        return total
+
+
 class FusedArithmetic(TorchArithmetic):
     """The same with a b + c in one pass over memory, where no graph is recorded. The last bits may differ: some processors round once."""
 
     def multiply_add(self, a: torch.Tensor | float, b: torch.Tensor, c: torch.Tensor | float) -> torch.Tensor:
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or is_functorch_wrapped_tensor(b):
             return a * b + c
-        return torch.addcmul(_operand(c, b), _operand(a, b), b)
+        if on_host(b) and type(b) is torch.Tensor:
+            return torch.addcmul(_operand(c, b.dtype), _operand(a, b.dtype), b)
+        # elsewhere a number stays a number: a CPU tensor beside others of a device is refused, and to fill one there is an operation
+        if not isinstance(c, torch.Tensor):
+            return (a * b).add_(c)
+        return torch.addcmul(c, a, b) if isinstance(a, torch.Tensor) else torch.add(c, b, alpha=a)
 
     def polynomial(self, coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
         if len(coefficients) == 1:
@@ -199,14 +232,8 @@ class FusedArithmetic(TorchArithmetic):
         return total
 
 
-def _operand(value: torch.Tensor | float, like: torch.Tensor) -> torch.Tensor:
-    """A number as a 0-dim tensor on the device of `like`: `torch.addcmul` refuses CPU scalars beside CUDA tensors.
-
-    On the CPU one tensor per number is kept. Elsewhere, and for subclasses such as fake tensors, `new_full` fills it on the device, without a copy.
-    """
-    if isinstance(value, torch.Tensor):
-        return value
-    return _cpu_constant(value, like.dtype) if on_host(like) and type(like) is torch.Tensor else like.new_full((), value)
+def _operand(value: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else _cpu_constant(value, dtype)
 
 
 @cache
@@ -227,6 +254,9 @@ class _OneByOne:
 
     def choose(self, condition: bool, yes: Number, no: Number) -> Number:
         return yes if condition else no
+
+    def reciprocal(self, x: Number) -> Number:
+        return 1 / x
 
     def radius(self, c: Number, x: Number) -> Number:
         return self.sqrt(c * c + x * x)

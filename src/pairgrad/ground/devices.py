@@ -26,6 +26,8 @@ class Kind:
         on_host: reading a number waits for nothing, and a copy to the host costs nothing.
         float64: it has double precision.
         ordered_sums: `index_add_` adds in the same order every time.
+        queued: operations are queued, and starting one costs microseconds whatever its size, so that few and large ones are better. On the host an operation
+            costs what it computes, and operands that fit into a cache make it cheap.
     """
 
     why: str
@@ -33,16 +35,17 @@ class Kind:
     on_host: bool = False
     float64: bool = True
     ordered_sums: bool = False
+    queued: bool = True
 
 
 KINDS = {
-    "cpu": Kind("the host itself; its sums run over the rows in their order", on_host=True, ordered_sums=True),
+    "cpu": Kind("the host itself; its sums run over the rows in their order", on_host=True, ordered_sums=True, queued=False),
     "cuda": Kind(
         "atomic additions come in any order; float64 exists, at 1/32 or 1/64 of the speed of float32 on consumer GPUs (ROCm has this name too)"
     ),
     "mps": Kind("Metal has no float64; atomic additions come in any order", float64=False),
     "xpu": Kind("atomic additions come in any order; float64 exists, emulated on some GPUs"),
-    "meta": Kind("shapes and dtypes without numbers", values=False),
+    "meta": Kind("shapes and dtypes without numbers, made in the same way as on the host", values=False, queued=False),
 }
 _OTHER = Kind("not known here: nothing is assumed about the order of sums, and float64 to exist")
 

@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-from pairgrad.ground.devices import on_host
+from pairgrad.ground.devices import capturing_graph, kind
 
 Rule = tuple[tuple[float, ...], tuple[float, ...]]  # nodes and weights
 _DIGITS = 40
@@ -43,14 +43,19 @@ _ON_DEVICES: dict[tuple[Rule, torch.dtype, torch.device], tuple[torch.Tensor, to
 
 
 def as_tensors(rule: Rule, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Nodes and weights in the dtype and on the device of `like`; copied to a device once, because a copy may wait for it."""
-    if on_host(like) or torch.compiler.is_compiling():
+    """Nodes and weights in the dtype and on the device of `like`, filled in there: a copy from the host may wait for the device, and cannot be captured."""
+    if not kind(like.device).queued or torch.compiler.is_compiling():
         return like.new_tensor(rule[0]), like.new_tensor(rule[1])
+    # what is made while a graph is captured holds its numbers only after a replay, and fake tensors hold none
+    kept = type(like) is torch.Tensor and not capturing_graph()
     key = (rule, like.dtype, like.device)
-    if key not in _ON_DEVICES:
-        with torch.inference_mode(False):
-            _ON_DEVICES[key] = like.new_tensor(rule[0]), like.new_tensor(rule[1])
-    return _ON_DEVICES[key]
+    if kept and key in _ON_DEVICES:
+        return _ON_DEVICES[key]
+    with torch.inference_mode(False):
+        nodes, weights = (torch.stack([like.new_full((), number) for number in numbers]) for numbers in rule)
+    if kept:
+        _ON_DEVICES[key] = nodes, weights
+    return nodes, weights
 
 
 def _legendre(n: int, x: Decimal) -> tuple[Decimal, Decimal]:

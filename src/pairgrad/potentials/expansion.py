@@ -43,7 +43,6 @@ from pairgrad.ground.arithmetic import (
     divided_difference,
     homogeneous,
     homogeneous_difference,
-    multiply_add,
 )
 from pairgrad.potentials import debye
 
@@ -199,6 +198,18 @@ class Expansion:
             curved = curved + at.t / k.centre * (4 * second - 2 * first)
         return at.t / k.centre * curved
 
+    def slope_complement_curvature(self, ops: Arithmetic, x: Number) -> tuple[Number, Number, Number]:
+        """All three for x >= 0, from one evaluation of what they share; of a planned expansion (`economy` > 0)."""
+        k = self.coefficients(ops)
+        at = _point(ops, k, x)
+        height, curved = _height(ops, k, at.t), _curved_height(ops, k, at.t)
+        if self.shift:
+            first, second = self._log_derivatives(ops, k, at, height, curved)
+            scale = at.t / k.centre
+            height, curved = height + 2 * scale * first, curved + scale * (4 * second - 2 * first)
+        bend = at.t / k.centre * curved
+        return at.v * height, self._complement_at(ops, k, x, bend), bend
+
     def complement(self, ops: Arithmetic, x: Number) -> Number:
         """1 - slope for x >= 0, without cancellation.
 
@@ -214,9 +225,7 @@ class Expansion:
         k = self.coefficients(ops)
         x = ops.absolute(x)
         if self.economy:
-            bend = self.curvature(ops, x)
-            root = ops.radius(k.midpoint, x * ops.sqrt(1 - bend))
-            return (x / 2 * bend + k.midpoint) / (x / 2 + k.midpoint / 2 + root / 2)  # halves: the sum must not overflow
+            return self._complement_at(ops, k, x, self.curvature(ops, x))
         at = _point(ops, k, x)
         first = ops.polynomial(k.head[1:], at.t) * at.t
         rest = (at.t * (1 + at.t / (1 + at.v)) - at.v * first) / (1 + at.t)
@@ -225,6 +234,11 @@ class Expansion:
             p, e = self._descend(ops, k, at, _height(ops, k, at.t))
             rest = rest - 2 / k.centre * at.v * at.t * (e / p)
         return rest
+
+    def _complement_at(self, ops: Arithmetic, k: Coefficients, x: Number, bend: Number) -> Number:
+        """The complement from R' = `bend`, for a planned expansion."""
+        root = ops.radius(k.midpoint, x * ops.sqrt(1 - bend))
+        return (x / 2 * bend + k.midpoint) / (x / 2 + k.midpoint / 2 + root / 2)  # halves: the sum must not overflow
 
     def increases(self) -> bool:
         """Whether the slope increases with x, looked up on a grid: at low order and small nu it does not."""
@@ -374,20 +388,31 @@ class Expansion:
             return ops.choose(squared >= 0, rise, -rise), height * (t / k.centre)
         t, both = k.centre / high, low + high
         del square, high  # these are the largest tensors of a training step
-        return self._by_series(ops, k, k.centre / low, t, both, squared, terms), _height(ops, k, t) * (t / k.centre)
+        place = _place(k, t)
+        return self._by_series(ops, k, k.centre / low, t, place, both, squared, terms), _height(ops, k, t, place) * (t / k.centre)
 
     def _by_series(
-        self, ops: Arithmetic, k: Coefficients, t_low: Number, t: Number, both: Number, squared: Number, terms: tuple[int, int]
+        self,
+        ops: Arithmetic,
+        k: Coefficients,
+        t_low: Number,
+        t: Number,
+        place: Number,
+        both: Number,
+        squared: Number,
+        terms: tuple[int, int],
     ) -> Number:
-        """value(b) - value(a) from t_a, t_b, s_a + s_b and b^2 - a^2."""
-        outer = 1 / (2 * k.centre + both)
-        inverse = 1 / both
+        """value(b) - value(a) from t_a, t_b and its place, s_a + s_b and b^2 - a^2."""
+        outer = ops.reciprocal(2 * k.centre + both)
+        inverse = ops.reciprocal(both)
         size = squared * inverse
         logarithms = (2 * k.expanded) * outer * _artanh_over(ops, size * outer, terms[0])
         logarithms = ops.multiply_add(inverse, _artanh_over(ops, size * inverse, terms[1]), logarithms)
         del outer, inverse
-        tail = _tail_difference(k, k.tail_integral, t, t_low, ops.multiply_add)  # in this order: what depends on a alone stays small
-        return ops.multiply_add(size, t_low * t * tail - logarithms, size)
+        tail = divided_difference(
+            k.tail_integral, place, _place(k, t_low), ops.multiply_add
+        )  # in this order: what depends on a alone stays small
+        return ops.multiply_add(size, k.stretch * t_low * t * tail - logarithms, size)
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
         """Terms of the two series of `increment` that are below `rounding` for |b - a| <= `reach`; None where logarithms are shorter."""
@@ -410,16 +435,17 @@ class Expansion:
         low_q: Number | None = None,
         low_y: Number = 0,
         first: Number | None = None,
+        curved: Number | None = None,
     ) -> tuple[Number, Number]:
         """p_m and e_m at `at`: P and its derivative in q, scaled by powers of s, from the polynomials U and W.
 
         Between two points e_m is the divided difference of P: `low_q` is (x_a / s_b)^2, `low_y` is (x V')_a / s_b, and `first` the divided
-        difference of P_1 (that is H where x_a = 0).
+        difference of P_1 (that is H where x_a = 0). `curved` is C, where it is known already.
         """
         q, square = at.v * at.v, at.t * at.t
         y = q * height
         if low_q is None:
-            low_q, low_y, first = q, y, (height + _curved_height(ops, k, at.t)) / 2
+            low_q, low_y, first = q, y, (height + (_curved_height(ops, k, at.t) if curved is None else curved)) / 2
         free, bound = homogeneous(k.free, q, square), homogeneous(k.bound, q, square)
         free_rise, bound_rise = homogeneous_difference(k.free, low_q, q, square), homogeneous_difference(k.bound, low_q, q, square)
         if self.shift % 2:  # the powers of t have the parity of m in U and of m - 1 in W
@@ -428,19 +454,21 @@ class Expansion:
             bound, bound_rise = at.t * bound, at.t * bound_rise
         return free + y * bound, free_rise + (height if first is None else first) * bound + low_y * bound_rise
 
-    def _log_derivatives(self, ops: Arithmetic, k: Coefficients, at: Point) -> tuple[Number, Number]:
-        """D log P_m / v^2 and D^2 log P_m / v^2 with D = q d/dq = (x / 2) d/dx.
+    def _log_derivatives(
+        self, ops: Arithmetic, k: Coefficients, at: Point, known: Number | None = None, curved: Number | None = None
+    ) -> tuple[Number, Number]:
+        """D log P_m / v^2 and D^2 log P_m / v^2 with D = q d/dq = (x / 2) d/dx; `known` and `curved` are H and C, where they are known already.
 
         P is a sum of positive terms u_j q^j and w_j q^j (x V'); D multiplies them by j and by j + eta, eta = D log(x V'). So D log P is the
         mean E of these exponents with the terms as weights, and D^2 log P their variance, plus D eta times the share of the second kind.
         Summed as squares of deviations it does not cancel, as P'' / P - (P' / P)^2 would for large x.
         """
         q, square = at.v * at.v, at.t * at.t
-        height = _height(ops, k, at.t)
-        p, e = self._descend(ops, k, at, height)
+        height: Number = _height(ops, k, at.t) if known is None else known
+        p, e = self._descend(ops, k, at, height, curved=curved)
         first = e / p
         mean = q * first
-        eta = (1 + _curved_height(ops, k, at.t) / height) / 2
+        eta = (1 + (_curved_height(ops, k, at.t) if curved is None else curved) / height) / 2
         d_eta = eta * (1 - eta) - q * _bent_height(ops, k, at.t) / (4 * height)
         free = [c * (j - mean) * (j - mean) for j, c in enumerate(k.free) if j]
         bound = [c * ((j + eta - mean) * (j + eta - mean) + d_eta) for j, c in enumerate(k.bound)]
@@ -475,19 +503,23 @@ def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:
     return Point(s, k.centre / s, v)
 
 
+def _place(k: Coefficients, t: Number) -> Number:
+    """What the polynomials named "tail" or "quotient" are in."""
+    return t if k.stretch == 1 else k.stretch * t - 1
+
+
 def _tail(ops: Arithmetic, k: Coefficients, coefficients: Any, t: Number) -> Number:
-    return ops.polynomial(coefficients, t if k.stretch == 1 else k.stretch * t - 1)
+    return ops.polynomial(coefficients, _place(k, t))
 
 
-def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number, step: Any = multiply_add) -> Number:
-    if k.stretch == 1:
-        return divided_difference(coefficients, ta, tb, step)
-    return k.stretch * divided_difference(coefficients, k.stretch * ta - 1, k.stretch * tb - 1, step)
+def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number) -> Number:
+    difference = divided_difference(coefficients, _place(k, ta), _place(k, tb))
+    return difference if k.stretch == 1 else k.stretch * difference
 
 
-def _height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
-    """H(t) = s V' / x."""
-    return ops.polynomial(k.head, t) / (1 + t) + t * t * _tail(ops, k, k.tail, t)
+def _height(ops: Arithmetic, k: Coefficients, t: Number, place: Number | None = None) -> Number:
+    """H(t) = s V' / x; `place` where it is known already."""
+    return ops.polynomial(k.head, t) / (1 + t) + t * t * ops.polynomial(k.tail, _place(k, t) if place is None else place)
 
 
 def _curved_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:

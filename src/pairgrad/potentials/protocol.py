@@ -176,7 +176,7 @@ class Potential(ABC):
         Args:
             resultant_length: in [-1, 1]; 1 gives infinity. Outside it is an error for plain tensors on the CPU, and NaN on other devices,
                 under torch.compile and under vmap, where looking would cost a synchronisation.
-            method: `"newton"`, a fixed number of Newton steps on the pair, differentiable by the implicit function theorem; or
+            method: `"newton"`, a fixed number of steps on the pair, differentiable by the implicit function theorem; or
                 `"closed-form"`, the classic estimate dim r / (1 - r^2) (eq. released-state).
             complement: 1 - |resultant_length|, for `"newton"`, where it is known to more digits than the subtraction would give: from the mean squared
                 distance to the mean direction, say. The gradient goes through `resultant_length`.

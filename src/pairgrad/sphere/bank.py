@@ -393,7 +393,7 @@ class Updating:
         high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
         norms = torch.linalg.vector_norm(high, dim=-1, dtype=widest(high.device))
         counts = torch.stack([rows.counts for rows in after])
-        lengths = norms / torch.where(counts > 0, counts, 1.0)
+        lengths = norms / counts.masked_fill(counts <= 0, 1.0)
         if bank.on_resultant_above_one == "error":
             bank._refuse_above_one(lengths, labels)
         concentration = bank.rule(lengths, counts)

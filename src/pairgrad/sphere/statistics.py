@@ -11,7 +11,8 @@ import torch
 
 from pairgrad.ground.devices import kind, widest
 
-_COMPARED = 1024  # up to this many labels each is compared with each where that is compiled; the square of a larger number would cost more than a sort
+# Up to this many labels each is compared with each: where that is compiled, and on a device in eager mode, for 16 MB of comparisons.
+_COMPARED_COMPILED, _COMPARED = 1024, 4096
 
 
 class Batch(NamedTuple):
@@ -21,6 +22,7 @@ class Batch(NamedTuple):
     slots: torch.Tensor  # (B,), the first entry with the same label
     totals: tuple[torch.Tensor, ...]  # per view (B, p)
     multiplicity: torch.Tensor  # (B,)
+    complete: bool = False  # no multiplicity is 0
 
     def merged(self) -> Batch:
         """All views as one."""
@@ -53,25 +55,37 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
         repeatable: the same bits every time on every device, so that several processes that hold the same batch agree; always so in deterministic mode
             (`torch.use_deterministic_algorithms`).
     """
-    slots = _first_places(labels)
     # index_add_ adds in any order on some devices, and index_put_ sorts
-    sort = (repeatable or torch.are_deterministic_algorithms_enabled()) and not kind(views.device).ordered_sums
+    device = kind(views.device)
+    sort = (repeatable or torch.are_deterministic_algorithms_enabled()) and not device.ordered_sums
+    if device.queued and not sort and multiplicity is None and 0 < len(labels) <= _COMPARED and not torch.compiler.is_compiling():
+        return _compared(views, labels)
+    slots = _first_places(labels)
 
     def summed(view: torch.Tensor) -> torch.Tensor:
         zeros = torch.zeros_like(view)
         return zeros.index_put_((slots,), view, accumulate=True) if sort else zeros.index_add_(0, slots, view)
 
     totals = tuple(summed(view).index_select(0, slots) for view in views)
+    complete = multiplicity is None
     if multiplicity is None:
         multiplicity = torch.ones(len(labels), dtype=widest(labels.device), device=labels.device)
     multiplicity = summed(multiplicity).index_select(0, slots)
-    return Batch(labels, slots, totals, multiplicity)
+    return Batch(labels, slots, totals, multiplicity, complete)
+
+
+def _compared(views: torch.Tensor, labels: torch.Tensor) -> Batch:
+    """`gathered` in few operations, by comparing each label with every other: for small batches on a device that queues its operations."""
+    same = labels[:, None] == labels
+    slots = same.to(torch.uint8).argmax(1)  # the first of equals
+    totals = torch.zeros_like(views).index_add_(1, slots, views).index_select(1, slots)
+    return Batch(labels, slots, totals.unbind(), same.sum(1, dtype=widest(labels.device)), complete=True)
 
 
 def _first_places(labels: torch.Tensor) -> torch.Tensor:
     """For each label the first place with the same one."""
     place = torch.arange(len(labels), device=labels.device)
-    if torch.compiler.is_compiling() and len(labels) <= _COMPARED:
+    if torch.compiler.is_compiling() and len(labels) <= _COMPARED_COMPILED:
         # every pair in one loop: a sort would be a graph of several kernels, which take seconds to compile
         return torch.where(labels[:, None] == labels, place, len(labels)).amin(1)
     order = torch.argsort(labels, stable=True)
@@ -88,17 +102,21 @@ def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statis
     it occurs. Rows of classes that are not in the batch stay as they are.
     """
     after = []
-    occurs = batch.multiplicity > 0
-    # in the dtype of the sums, not the default one: sums and counts must forget by the same factor, or R drifts away from the mean's length
-    factor = torch.full_like(rows.high[:, 0], 1.0 if decay is None else decay)
-    keep: torch.Tensor | None = torch.where(occurs, (rows.counts > 0) * factor, 1.0)
+    keep: torch.Tensor | None = (rows.counts > 0).to(rows.high.dtype)  # a product with booleans is slow on the CPU
+    later: torch.Tensor | None = None
+    if decay is not None or not batch.complete:
+        occurs = batch.multiplicity > 0
+        # in the dtype of the sums, not the default one: sums and counts must forget by the same factor, or R drifts away from the mean's length
+        factor = torch.full_like(rows.high[:, 0], 1.0 if decay is None else decay)
+        keep = torch.where(occurs, keep * factor, 1.0)
+        later = None if decay is None else torch.where(occurs, factor, 1.0)
     for total in batch.totals:
         high, low, counts = rows
         if keep is not None:
             high, low, counts = high * keep[:, None], low * keep[:, None], counts * keep
         rows = Statistics(*_two_words(high, low, total), counts + batch.multiplicity)
         after.append(rows)
-        keep = None if decay is None else torch.where(occurs, factor, 1.0)
+        keep = later
     return after
 
 

@@ -37,15 +37,15 @@ class Sizes(NamedTuple):
 
 # On the host a tile is 128 kB of float32, so that a chain of operations stays in cache. Compiled, the chain is one loop over all classes at once, and where
 # that is too large, tiles stay in cache between the two products. A device has nothing to do between small tiles: launches count there, against memory,
-# about eight tiles of 32 MiB at once in eager mode and two of 112 MiB where the chain is fused. A graph has at most nine of those.
+# a dozen tiles of 16 MiB at once in eager mode and two of 112 MiB where the chain is fused. A graph has at most nine of those.
 _HOST = Sizes(eager=2**15, in_graph=2**23, whole=2**23, streamed=2**18)
-_DEVICE = Sizes(eager=2**23, in_graph=7 * 2**22, whole=9 * 7 * 2**22, streamed=7 * 2**22)
+_DEVICE = Sizes(eager=2**22, in_graph=7 * 2**22, whole=9 * 7 * 2**22, streamed=7 * 2**22)
 _ALIGNED = 16  # tiles begin at a multiple of this, for matrix products
 
 
 def sizes(device: torch.device) -> Sizes:
     """The sizes for a device."""
-    return _HOST if kind(device).on_host else _DEVICE
+    return _DEVICE if kind(device).queued else _HOST
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Plan:
         eager_tile: classes per tile where a pass with this plan runs operation by operation.
         compiled_tiles: whether tiles are visited by a compiled function.
         tangential: whether features are brought to unit length, so that the part of the gradient along the feature can be left out.
+        queued: whether the operations of an eager pass are queued on a device, so that few are better than small ones.
     """
 
     pot: Potential
@@ -73,6 +74,7 @@ class Plan:
     eager_tile: int
     compiled_tiles: bool = False
     tangential: bool = False
+    queued: bool = False
 
     def without_fixed_top(self) -> Plan:
         return replace(self, fixed=False)
@@ -107,7 +109,8 @@ def plan(
 ) -> Plan:
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     make = _plan.__wrapped__ if isinstance(temperature, torch.Tensor) or torch.compiler.is_compiling() else _plan
-    return make(pot, temperature, dtype, sizes(device), rows, num_classes, longest, spread, gradient, tile, compiled, tangential)
+    size, queued = sizes(device), kind(device).queued and not compiled
+    return make(pot, temperature, dtype, size, rows, num_classes, longest, spread, gradient, tile, compiled, tangential, queued)
 
 
 @lru_cache(maxsize=256)  # training asks for the same plan at every step
@@ -124,6 +127,7 @@ def _plan(
     tile: int | None,
     compiled: bool,
     tangential: bool,
+    queued: bool,
 ) -> Plan:
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
     fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * MARGIN[dtype]
@@ -137,7 +141,8 @@ def _plan(
     elif tile is None:
         tile = eager_tile
     terms = kernels.series_terms(pot, reach, dtype)
-    return Plan(pot, temperature, terms, fixed, gradient, min(tile, num_classes), min(eager_tile, num_classes), tiled, tangential)
+    tile, eager_tile = min(tile, num_classes), min(eager_tile, num_classes)
+    return Plan(pot, temperature, terms, fixed, gradient, tile, eager_tile, tiled, tangential, queued)
 
 
 def streams(rows: int, num_classes: int, size: Sizes) -> bool:

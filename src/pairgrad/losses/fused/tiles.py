@@ -157,7 +157,46 @@ def in_one_tile(
         target: the states of the labels' classes, of shape (V, B).
     """
     logit, gain, rates = logits_and_gains(plan, features, own, classes, bias)
-    index = labels.expand(logit.shape[:-1]).unsqueeze(-1)
+    return _from_logits(plan, features, logit, gain, rates, labels.expand(logit.shape[:-1]), target, classes.rows)
+
+
+def in_one_pass(
+    plan: Plan,
+    features: torch.Tensor,
+    own: torch.Tensor,
+    places: torch.Tensor,
+    classes: Classes,
+    further: Classes,
+    bias: torch.Tensor,
+    target: Classes,
+) -> Result:
+    """`in_one_tile` against classes (K, p) and behind them those that every view has for itself, (V, T, p), in one chain of operations for all of them.
+
+    Args:
+        places: (V, B), of the labels among the K + T.
+        bias: (V, 1, K + T).
+    """
+    rates, concentration = (
+        torch.cat([shared.expand(len(own_), -1), own_], 1).unsqueeze(1) for shared, own_ in zip(classes[1:], further[1:], strict=True)
+    )
+    dots = torch.cat([features @ classes.rows.mT, features @ further.rows.mT], -1)
+    squared = torch.addcmul(own, dots, 2 / plan.temperature * rates)
+    score, gain = _score_and_gain(plan, concentration, squared)
+    return _from_logits(plan, features, score.add_(bias), gain, rates, places, target, classes.rows, further.rows)
+
+
+def _from_logits(
+    plan: Plan,
+    features: torch.Tensor,
+    logit: torch.Tensor,
+    gain: torch.Tensor,
+    rates: torch.Tensor,
+    places: torch.Tensor,
+    target: Classes,
+    rows: torch.Tensor,
+    further: torch.Tensor | None = None,
+) -> Result:
+    index = places.unsqueeze(-1)
     label = Label(logit.gather(-1, index).squeeze(-1), gain.gather(-1, index).squeeze(-1), target)
     top = logit.amax(-1, keepdim=True)
     weight = (logit - top).exp_().scatter_(-1, index, 0.0)
@@ -166,19 +205,25 @@ def in_one_tile(
         return finish(plan, Sums(top, total, None, None), features, label)
     weight = weight.mul_(gain)
     pull = None if plan.tangential else weight.sum(-1)
-    sums = Sums(top, total, pull, _plus_product(None, weight.mul_(rates), classes.rows))
-    return finish(plan, sums, features, label)
+    weight = weight.mul_(rates)
+    if further is None:
+        push = _plus_product(None, weight, rows)
+    else:
+        known = len(rows)
+        push = torch.baddbmm(torch.bmm(weight[..., :known], rows.expand(len(weight), -1, -1)), weight[..., known:], further)
+    return finish(plan, Sums(top, total, pull, push), features, label)
 
 
 def finish(plan: Plan, sums: Sums, features: torch.Tensor, label: Label) -> Result:
     """Loss and gradient for single labels, from the sums over all other classes."""
-    odds = sums.total.log() + (sums.top.squeeze(-1) - label.logit)  # log of (1 - p_y) / p_y
+    log_total, top = sums.total.log(), sums.top.squeeze(-1)
+    odds = log_total + (top - label.logit)  # log of (1 - p_y) / p_y
     loss = torch.logaddexp(torch.zeros_like(odds), odds)
-    normaliser = torch.logaddexp(label.logit, sums.total.log() + sums.top.squeeze(-1))  # finite for a label that cannot occur, too
+    normaliser = torch.logaddexp(label.logit, log_total + top)  # finite for a label that cannot occur, too
     if sums.push is None:
         return Result(loss, None, normaliser)
     away = torch.sigmoid(odds)  # 1 - p_y
-    share = 1 / (sums.total + torch.exp(label.logit - sums.top.squeeze(-1)))
+    share = torch.reciprocal(sums.total + torch.exp(label.logit - top))
     inverse = 1 / plan.temperature
     pulled = away * label.gain
     gradient = sums.push.mul_((share * inverse).unsqueeze(-1))  # the sums are ours: nobody reads them again

@@ -18,7 +18,7 @@ from pairgrad.ground.compilation import compile as compile_
 from pairgrad.ground.compilation import copied
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets, weighted
-from pairgrad.losses.fused.tiles import Label, Result, Sums, finish, in_one_tile, label_terms, own_square, start, visit
+from pairgrad.losses.fused.tiles import Label, Result, Sums, finish, in_one_pass, in_one_tile, label_terms, own_square, start, visit
 from pairgrad.sphere.bank import Touched, Updating
 from pairgrad.sphere.state import Classes
 
@@ -119,9 +119,29 @@ def cross_entropy_after(
     if len(classes.rates) < 2 * len(touched.labels):
         return cross_entropy_of_batch(plan, views, labels, every_state(classes, touched), log_prior)
     own = own_square(views, plan.temperature)
+    if plan.queued and plan.tile >= len(classes.rates):
+        places, bias = _beside_touched(views, labels, len(classes.rates), touched, log_prior)
+        return in_one_pass(plan, views, own, places, classes, touched.states(), bias, touched.of_samples())
     label = label_terms(plan, views, own, touched.of_samples(), label_bias(log_prior, labels, views))
     sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views), touched)
     return finish(plan, sums, views, label)
+
+
+def _beside_touched(
+    views: torch.Tensor, labels: torch.Tensor, num_classes: int, touched: Touched, log_prior: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the K final classes are followed by the T touched ones as each view saw them: places of the labels, (V, B), and biases, (V, 1, K + T).
+
+    The last view sees the final classes; the others the touched ones, each once, and of the final ones those that were not touched.
+    """
+    entries = touched.slots if touched.samples is None else touched.slots.index_select(0, touched.samples)
+    places = torch.cat([(entries + num_classes).expand(len(views) - 1, -1), labels[None]])
+    repeated = touched.slots != torch.arange(len(touched.slots), device=labels.device)
+    further = label_bias(log_prior, touched.labels, views).expand(repeated.shape).masked_fill(repeated, -torch.inf)
+    bias = torch.cat([views.new_zeros(num_classes) if log_prior is None else log_prior, further]).repeat(len(views), 1, 1)
+    bias[:-1].index_fill_(2, touched.labels, -torch.inf)
+    bias[-1, :, num_classes:].fill_(-torch.inf)
+    return places, bias
 
 
 def cross_entropy_of_batch(
