@@ -84,7 +84,7 @@ def test_no_proof_below_the_first_order():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("dim", [2, 3, 17, 64, 4096])
+@pytest.mark.parametrize("dim", [2, pytest.param(3, marks=pytest.mark.slow), 17, pytest.param(64, marks=pytest.mark.slow), 4096])
 def test_planned_potentials_are_proven(dim, dtype):
     pot = pg.potential(dim)
     proof = prove_potential(pot, dtype)
@@ -100,7 +100,7 @@ def test_an_economy_of_one_chebyshev_term_is_proven(dim, dtype):
 
 
 @pytest.mark.parametrize("options", [{"order": 2}, {"order": 5, "shift": 3}, {"order": 1, "shift": 1}, {"order": 24}])
-@pytest.mark.parametrize("nu", [0, 0.5, 2.75, 100])
+@pytest.mark.parametrize("nu", [0, pytest.param(0.5, marks=pytest.mark.slow), 2.75, pytest.param(100, marks=pytest.mark.slow)])
 def test_potentials_of_given_order_are_proven(nu, options):
     pot = pg.potential(nu=nu, **options)
     proof = prove_potential(pot)
@@ -128,7 +128,7 @@ def test_every_plan_has_a_truncation_below_rounding(dtype):
     assert closest > 0.6
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_thousands_of_random_states(count):
     """No bound is exceeded: random order, argument, realization and depth, dims from 2 up, in ball arithmetic."""
     generator = random.Random(20261116)
@@ -163,7 +163,7 @@ def test_order_two_is_sharp(nu, realization):
     assert attained <= pot.ratio_bound() <= 1.06 * attained
 
 
-@pytest.mark.parametrize("order", range(1, 9))
+@pytest.mark.parametrize("order", [pytest.param(n, marks=() if n in (1, 2, 4, 8) else pytest.mark.slow) for n in range(1, 9)])
 def test_other_orders_are_sharp_at_high_dimension(order):
     for realization in ("arfr", "paired"):
         pot = pg.potential(nu=1000, realization=realization, order=order)

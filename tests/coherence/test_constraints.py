@@ -231,7 +231,7 @@ def test_gradients_of_functions_of_symmetric_matrices_are_right_along_the_curves
 
 
 @pytest.mark.parametrize(("name", "x"), CASES, ids=IDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.slow)])
 def test_curves_show_what_straight_lines_show(name: str, x: torch.Tensor, dtype: torch.dtype) -> None:
     """A sine is coherent along each of eight curves, without kinks from the curve itself; a gradient that is off by a hundredth is seen on each."""
     x = x.to(dtype)

@@ -116,7 +116,7 @@ def test_two_class_controls(name: str) -> None:
     assert not circulation(two_class(name), directions=axes(), nodes=16).significant
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 @pytest.mark.parametrize("name", COHERENT)
 def test_coherent_losses_have_a_potential(name: str, seed: int) -> None:
     audited = COHERENT[name](seed)

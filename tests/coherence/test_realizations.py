@@ -31,7 +31,7 @@ def test_original_is_incoherent_by_what_the_paper_says(dim, x, printed):
 
 
 @pytest.mark.parametrize("realization", ["consistent", "arfr", "paired", "scott"])
-@pytest.mark.parametrize(("dim", "x"), [pytest.param(128, 606.0, marks=pytest.mark.slow), (128, 4032.0), (512, 392.0 * 255)])
+@pytest.mark.parametrize(("dim", "x"), [pytest.param(128, x, marks=pytest.mark.slow) for x in (606.0, 4032.0)] + [(512, 392.0 * 255)])
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_coherent_realizations(realization, dim, x, dtype, limit):
     report = audited(realization, dim, x, dtype, second_order=dim < 512)  # twice through 500 steps takes half a minute

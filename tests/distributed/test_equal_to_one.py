@@ -172,7 +172,7 @@ def compare(kind: dict[str, Any], world: int, dtype: torch.dtype, *, views: int 
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_two_and_three_ranks(name: str, world: int) -> None:
     compare(KINDS[name], world, torch.float64 if world == 3 else torch.float32)
 

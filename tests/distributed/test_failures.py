@@ -76,7 +76,7 @@ def loses_a_rank(how: str, layout: str) -> dict[str, Any]:
     ("how", "layout", "world", "words"),
     [
         ("killed", "data", 4, "rank 1 gave no sign of life"),
-        ("killed", "classes", 2, "rank 1 gave no sign of life"),
+        pytest.param("killed", "classes", 2, "rank 1 gave no sign of life", marks=pytest.mark.slow),
         ("stopped", "data", 3, "it died, or hangs"),
         ("late", "data", 2, "rank 1 did not arrive; last seen after 'data: statistics'"),
     ],

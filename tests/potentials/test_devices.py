@@ -16,7 +16,7 @@ def run_all(pot: pg.Potential, x: torch.Tensor) -> list[torch.Tensor]:
     return one + two + ([pot.concentration(x / 100)] if pot.invertible else [])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow), torch.bfloat16])
 @pytest.mark.parametrize("name", NAMES)
 def test_meta(name: str, dtype: torch.dtype) -> None:
     x = torch.zeros(3, 5, dtype=dtype, device="meta", requires_grad=True)
