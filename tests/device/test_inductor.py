@@ -95,7 +95,9 @@ def test_a_step_is_one_graph_with_few_launches(caught: Callable[[str], dict[str,
 
 
 @pytest.mark.parametrize("case", ["paper", pytest.param("many-classes", marks=slow), pytest.param("most-classes", marks=slow)])
-def test_every_kernel_compiles_and_at_the_paper_size_without_spills(caught: Callable[[str], dict[str, Any]], shared: Callable[..., Path], case: str) -> None:
+def test_every_kernel_compiles_and_at_the_paper_size_without_spills(
+    caught: Callable[[str], dict[str, Any]], shared: Callable[..., Path], case: str
+) -> None:
     kernels = {name for name in caught(case)["launches"] if name.startswith("triton")}
     caught_file = shared(f"{case}.json", lambda _: None)
     results = f"{case}-kernels.json"
