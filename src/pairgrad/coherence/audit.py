@@ -457,7 +457,7 @@ class _Audit:
         defects = [f for f in first_order_findings(evidence) if f.kind == "defect" and f.severity == "alarm"]
         if any(finding.numbers["relative"] >= STEPS_LIKE for finding in defects):
             worst = worst_of(first)
-            if worst.reading.middle == 0:
+            if worst.reading.middle == 0 or evidence.intent is not None:
                 evidence.straight = self._straight(worst)
 
     def _straight(self, worst: Observation) -> StraightThrough:
