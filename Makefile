@@ -125,7 +125,7 @@ bench-distributions: $(BENCH_STAMP) bench-peers  ## compare the distribution wit
 bench-mixture: $(BENCH_STAMP)  ## time an iteration of EM against its two matrix products
 	$(BIN)/python -m benchmarks.mixture $(ARGS)
 
-bench-distributed: $(BENCH_STAMP)  ## measure time, bytes and memory of losses on several ranks, beside the plan, for the documentation
+bench-distributed: $(BENCH_STAMP)  ## measure time, bytes and memory of losses on several ranks, for the documentation
 	$(BIN)/python -m benchmarks.distributed all --write $(ARGS)
 
 digits: $(SETUP_STAMP)  ## train the paper's three arms with three seeds on digits-lt, and evaluate them

@@ -1,4 +1,4 @@
-"""What is measured: a step of one size in one layout, its batches, and the plan for it."""
+"""What is measured: a step of one size in one layout, its batches, its collectives and its bank."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from pairgrad.distributed import Call, shard
-from pairgrad.distributed.plan import Cluster, Estimate, Workload, estimate, step_calls
+import pairgrad as pg
+from pairgrad.distributed import Call, shard, step_calls
 
 SEED = 0
 BATCHES = 4  # which the steps take in turn
@@ -49,11 +49,6 @@ class Case:
         """What cases have in common that differ in their ranks alone."""
         return self.layout, self.classes, self.dim, self.batch, self.views, self.exchange
 
-    @property
-    def scored_rows(self) -> int:
-        """Rows of features that a rank scores."""
-        return self.views * self.batch // self.shape[0]
-
     def batches(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Features (V, B, p) and labels (B,) of all ranks, the same in every layout."""
         generator = torch.Generator().manual_seed(SEED)
@@ -69,7 +64,7 @@ class Case:
         return slice(rank * size, (rank + 1) * size)
 
     def planned_calls(self, labels: torch.Tensor, rank: int) -> list[Call]:
-        """The collectives of a rank in the step with these labels of all ranks, as the planner has them."""
+        """The collectives of a rank in the step with these labels of all ranks, by `step_calls`."""
         data, classes = self.shape
         first, last = shard(self.classes, classes, rank if classes > 1 else 0)
         distinct = max(len(part[(part >= first) & (part < last)].unique()) for part in labels.chunk(data))
@@ -86,11 +81,10 @@ class Case:
             exchange=self.exchange,
         )
 
-    def estimate(self, cluster: Cluster) -> Estimate:
-        data, classes = self.shape
-        return estimate(
-            Workload(self.classes, self.dim, self.batch, views=self.views, exchange=self.exchange), cluster, data=data, classes=classes
-        )
+    @property
+    def bank(self) -> int:
+        """Bytes of the class bank of the fullest rank."""
+        return sum(buffer.nbytes for buffer in pg.ClassBank(-(-self.classes // self.shape[1]), self.dim, device="meta").buffers())
 
 
 @dataclass(frozen=True)

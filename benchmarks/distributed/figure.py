@@ -1,4 +1,4 @@
-"""Time of a step by ranks, measured and predicted."""
+"""Time of a step by ranks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmarks.distributed.prediction import predicted
 from benchmarks.distributed.record import Record, Timing
 from pairgrad.ground.files import write_atomically
-from pairgrad_paper.figures.style import BLUE, GREY, SETTINGS, VERMILION, open_axes, pyplot
+from pairgrad_paper.figures.style import BLUE, GREY, SETTINGS, open_axes, pyplot
 
 NAME = "distributed-scaling.png"
 ACROSS = 2  # panels beside one another
@@ -51,9 +50,6 @@ def _panel(axes: Any, record: Record, timings: list[Timing]) -> None:
         [high - m for m, (_, high) in zip(medians, quartiles, strict=True)],
     ]
     axes.errorbar(ranks, medians, errors, color=BLUE, marker="o", ms=6, capsize=3, label="measured, quartiles")
-    plans = [predicted(record, timing.case) for timing in timings]
-    if all(plans):
-        axes.plot(ranks, [1e3 * plan.seconds for plan in plans], color=VERMILION, ls="--", marker="s", ms=5, label="predicted")
     usable = [number for number in ranks if number <= record.cores]
     axes.plot(usable, [medians[0] / number for number in usable], color=GREY, ls=":", label="one rank / ranks")
     axes.set_xscale("log", base=2)

@@ -13,7 +13,6 @@ import pairgrad as pg
 from benchmarks.distributed.cases import SEED, Case
 from benchmarks.learning.allocator import keep_memory
 from pairgrad.distributed import Call, Communicator, distribute
-from pairgrad.distributed.calibration import Rate, calibrated
 
 
 class Job:
@@ -86,9 +85,6 @@ class Job:
     def cpu_seconds(self) -> float:
         """Of this process since it began, all threads together."""
         return time.process_time()
-
-    def rate(self, dim: int, rows: int) -> Rate:
-        return calibrated(dim, rows=rows)
 
     def resident(self) -> tuple[int, int]:
         """Bytes of this process that are in memory, now and at the most since it began."""

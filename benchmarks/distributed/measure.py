@@ -21,7 +21,7 @@ _CPU = Path("/proc/stat")
 
 
 def scaling(record: Record, sizes: Sizes) -> None:
-    """Time of a step on every number of ranks, in turns; the rate of one process, in the same rounds; the time of collectives."""
+    """Time of a step on every number of ranks, in turns; the time of collectives."""
     with ExitStack() as stack:
         groups = {number: stack.enter_context(Ranks(number)) for number in sizes.ranks}
         record.kept_memory = all(kept for ranks in groups.values() for kept in ranks.all("keep_memory"))
@@ -38,9 +38,6 @@ def scaling(record: Record, sizes: Sizes) -> None:
                     if number == 0:
                         timing.loss = sum(loss for _, loss in found) / len(found)
                 record.others.append(_others(before, _clocks(groups)))
-                for rows in sorted({timing.case.scored_rows for timing in timings}):
-                    rate = groups[1].all("rate", contest.dim, rows)[0]
-                    record.rates.setdefault(rows, []).append(tuple(rate))
             for timing in timings:
                 say(f"{described(timing.case)}: {1e3 * timing.samples.median:.4g} ms")
             _require_equal_losses(timings)

@@ -8,22 +8,26 @@ from typing import NamedTuple
 import numpy
 
 from pairgrad.distributed import Call
-from pairgrad.distributed.collectives import ring_steps
 
 OPERATIONS = ("all-gather", "all-reduce", "reduce-scatter")
-FITTED = OPERATIONS[:2]  # with gloo a reduce-scatter sends as much as an all-reduce, which the planner does not count
+FITTED = OPERATIONS[:2]  # with gloo a reduce-scatter sends as much as an all-reduce, which `Call.wire` does not count
 _COUNTERS = Path("/proc/net/dev")
 
 
 class Line(NamedTuple):
-    """Seconds per message and bytes per second, as in `Cluster`."""
+    """Seconds per message and bytes per second."""
 
     latency: float
     bandwidth: float
 
 
+def ring_steps(call: Call) -> int:
+    """Messages that follow each other in a ring of W ranks: W - 1, and twice as many in an all-reduce, which is a reduce-scatter and an all-gather."""
+    return (2 if call.operation == "all-reduce" else 1) * (call.ranks - 1)
+
+
 def fitted(calls: list[tuple[Call, float]]) -> Line:
-    """Latency and bandwidth with which the planner's times come nearest to measured ones, by the sum of squares of relative errors.
+    """Latency and bandwidth with which the times of rings come nearest to measured ones, by the sum of squares of relative errors.
 
     Examples:
         >>> calls = [Call("", "all-reduce", n, 2) for n in (64, 10_000, 10**6)]

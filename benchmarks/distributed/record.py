@@ -12,7 +12,7 @@ from benchmarks.distributed.cases import Case
 from benchmarks.timing import Samples
 from pairgrad.ground.files import write_atomically
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -50,8 +50,8 @@ class Traffic:
     Attributes:
         case: what ran.
         steps: how many.
-        calls: collectives of one rank and step, recorded and planned alike.
-        planned: bytes, by the planner.
+        calls: collectives of one rank and step, recorded and by `step_calls` alike.
+        planned: bytes, by `step_calls`.
         found: bytes on loopback.
     """
 
@@ -89,7 +89,6 @@ class Record:
         quick: whether the sizes mean nothing.
         kept_memory: whether times are those of an allocator that keeps what it has.
         others: the share of the machine that other processes took, by round.
-        rates: by scored rows, a (flops, elementwise) per round.
         network: seconds of collectives.
         bytes: bytes of collectives on loopback.
         idle: bytes per second on loopback while nothing was measured.
@@ -103,7 +102,6 @@ class Record:
     kept_memory: bool = False
     others: list[float] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
-    rates: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     network: list[Collective] = field(default_factory=list)
     bytes: list[Collective] = field(default_factory=list)
     traffic: list[Traffic] = field(default_factory=list)
@@ -118,7 +116,7 @@ class Record:
         return list(found.values())
 
 
-PARTS = {"scaling": ("timings", "rates", "network", "kept_memory", "others"), "wire": ("bytes", "traffic", "idle"), "memory": ("memory",)}
+PARTS = {"scaling": ("timings", "network", "kept_memory", "others"), "wire": ("bytes", "traffic", "idle"), "memory": ("memory",)}
 
 
 def faster(one: Timing, several: Timing) -> float:
@@ -154,7 +152,6 @@ def loads(text: str) -> Record:
         stored[name] = [kind(**{**item, "case": Case(**item["case"])}) for item in stored[name]]
     for name in ("network", "bytes"):
         stored[name] = [Collective(**item) for item in stored[name]]
-    stored["rates"] = {int(rows): [tuple(rate) for rate in rates] for rows, rates in stored["rates"].items()}
     return Record(**stored)
 
 

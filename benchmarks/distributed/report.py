@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from benchmarks.distributed import figure
 from benchmarks.distributed.cases import Case
 from benchmarks.distributed.measure import LOSS_TOL
-from benchmarks.distributed.network import OPERATIONS
-from benchmarks.distributed.prediction import line, predicted
-from benchmarks.distributed.record import Record, Resident, Timing, faster
+from benchmarks.distributed.network import FITTED, OPERATIONS, Line, fitted
+from benchmarks.distributed.record import Record, Timing, faster
 from benchmarks.markdown import table
 from benchmarks.timing import Samples
 from pairgrad.distributed import Call
-from pairgrad.distributed.plan import Cluster, Workload, plan_layouts
 
-FASTER, MEMORY = 1.5, 0.1
-_PLANNED, _MANY = Workload(classes=10_000_000, dim=512, batch=8192), Cluster(ranks=64, memory=40e9)
+FASTER = 1.5
 
 
 @dataclass(frozen=True)
@@ -41,11 +38,7 @@ def goals(record: Record) -> list[Goal]:
             found.append(Goal(text, f"{ratio:.2f} times", ratio >= FASTER))
     if record.traffic:
         number = sum(traffic.steps for traffic in record.traffic)
-        found.append(Goal("every collective of a step as planned, in order and in bytes", f"in all {number} steps", True))
-    for memory in record.memory:
-        off = _off(memory)
-        text = f"peak memory within {MEMORY:.0%} of the plan, K = {memory.case.classes:,}, ranks: {memory.case.ranks}"
-        found.append(Goal(text, f"{off:+.1%}", abs(off) <= MEMORY))
+        found.append(Goal("every collective of a step as `step_calls` has it, in order and in bytes", f"in all {number} steps", True))
     return found
 
 
@@ -54,8 +47,7 @@ def page(record: Record) -> str:
         "# Several ranks: time, bytes and memory",
         "This page is written by `python -m benchmarks.distributed --write` from `benchmarks/results/distributed.json`; edits are lost.",
         "[`ProCoLoss`][pairgrad.ProCoLoss] on ranks that are processes of one machine, with one thread each and gloo on loopback between them. A step is "
-        "forward, backward and the bank's update, without a backbone. *Predicted* is what the [planner](planning.md) says, with rates that were measured in "
-        "the same run.",
+        "forward, backward and the bank's update, without a backbone.",
     ]
     if record.quick:
         parts.append("**A smoke run at other sizes: its numbers mean nothing.**")
@@ -68,53 +60,29 @@ def page(record: Record) -> str:
         parts += ["## Bytes", *_bytes(record)]
     if record.memory:
         parts += ["## Memory", *_memory(record)]
-    parts += ["## Ten million classes", *_planned(), "## How it was measured", _method(record)]
+    parts += ["## How it was measured", _method(record)]
     return "\n\n".join(parts) + "\n"
 
 
 def _time(record: Record) -> list[str]:
-    header = (
-        "",
-        "ranks",
-        "ms per step",
-        "quartiles",
-        "fastest",
-        "faster than one rank",
-        "predicted, ms",
-        "of it exchange",
-        "predicted / measured",
-    )
-    rows = [_timed(record, timing, timings[0]) for timings in record.contests() for timing in timings]
+    header = ("", "ranks", "ms per step", "quartiles", "fastest", "faster than one rank")
+    rows = [_timed(timing, timings[0]) for timings in record.contests() for timing in timings]
     crowded = [ranks for ranks in sorted({timing.case.ranks for timing in record.timings}) if ranks > record.cores]
     parts = [table(header, rows, right=1)]
     if crowded:
         numbers = " and ".join(map(str, crowded))
-        parts.append(
-            f"{numbers} ranks share {record.cores} cores here, so they cannot be faster than {record.cores}; each is planned with the rate of a process times "
-            f"cores over ranks."
-        )
-    parts.append(f"![Milliseconds per step by number of ranks, measured and predicted](assets/{figure.NAME})")
+        parts.append(f"{numbers} ranks share {record.cores} cores here, so they cannot be faster than {record.cores}.")
+    parts.append(f"![Milliseconds per step by number of ranks](assets/{figure.NAME})")
     if record.network:
-        parts += [_WHY, _loopback(record)]
+        parts.append(_loopback(record))
     return parts
 
 
-_WHY = (
-    "The plan takes the rate of a process that has a core to itself, and lets ranks arrive at a collective together. Ranks that run at once share memory and "
-    "caches, wait for the slower one, and on a busy machine for other processes (below). The gap is widest where few classes make a step short: there "
-    "the update of the bank, which the plan leaves out, and every wait count for more. How it divides between these causes was not measured."
-)
-
-
-def _timed(record: Record, timing: Timing, one: Timing) -> list[str]:
+def _timed(timing: Timing, one: Timing) -> list[str]:
     case, samples = timing.case, timing.samples
     low, high = samples.quartiles
-    plan = predicted(record, case)
     cells = [_named(case), str(case.ranks), _ms(samples.median), f"{_ms(low)} to {_ms(high)}", _ms(min(samples.seconds))]
-    cells.append("" if timing is one else f"**{faster(one, timing):.2f}**")
-    if plan is None:
-        return [*cells, "", "", ""]
-    return [*cells, _ms(plan.seconds), _ms(plan.exchanging) if plan.calls else "", f"{plan.seconds / samples.median:.2f}"]
+    return [*cells, "" if timing is one else f"**{faster(one, timing):.2f}**"]
 
 
 def _named(case: Case) -> str:
@@ -122,11 +90,16 @@ def _named(case: Case) -> str:
     return f"{layout}, K = {case.classes:,}, p = {case.dim}, B = {case.batch}, views: {case.views}"
 
 
+def line(record: Record, ranks: int) -> Line:
+    """Latency and bandwidth of loopback between so many ranks."""
+    timed = [found for found in record.network if found.ranks == ranks and found.operation in FITTED]
+    return fitted([(Call("", found.operation, found.payload, ranks), found.value) for found in timed])
+
+
 def _loopback(record: Record) -> str:
     rows = []
     for ranks in sorted({found.ranks for found in record.network}):
         fit = line(record, ranks)
-        assert fit is not None
         rows.append([str(ranks), f"{1e6 * fit.latency:.0f} us", f"{fit.bandwidth / 1e9:.2f} GB/s"])
     return "\n\n".join(
         (
@@ -148,10 +121,10 @@ def _bytes(record: Record) -> list[str]:
         ]
         for t in record.traffic
     ]
-    header = ("", "ranks", "collectives of a rank", "planned, kB per step", "on loopback, kB per step", "ratio")
+    header = ("", "ranks", "collectives of a rank", "by `step_calls`, kB per step", "on loopback, kB per step", "ratio")
     parts = [
         "What the ranks recorded is equal to `step_calls`, call by call, in every step; a difference would end the run. The bytes of all ranks together, by "
-        "the ring algorithms that the plan counts with, beside what passed the loopback interface, headers and acknowledgements of TCP included:",
+        "the ring algorithms that `Call.wire` counts with, beside what passed the loopback interface, headers and acknowledgements of TCP included:",
         table(header, rows, right=1),
     ]
     if record.bytes:
@@ -169,72 +142,29 @@ def _bytes(record: Record) -> list[str]:
         parts += [
             "The same ratio for single collectives, by the bytes that a rank hands in:",
             table(("bytes", *(f"{kind}, {number} ranks" for kind, number in kinds)), cells, right=0),
-            "Small messages are outweighed by headers. With gloo a reduce-scatter sends as much as an all-reduce, twice what the plan counts.",
+            "Small messages are outweighed by headers. With gloo a reduce-scatter sends as much as an all-reduce, twice what `Call.wire` counts.",
         ]
     return parts
 
 
-def _off(memory: Resident) -> float:
-    """Measured over planned, less one; of the fullest rank."""
-    return max(memory.peak) / memory.case.estimate(Cluster(memory.case.ranks)).memory.peak - 1
-
-
 def _memory(record: Record) -> list[str]:
-    rows = []
-    for memory in record.memory:
-        planned, plan = memory.case.estimate(Cluster(memory.case.ranks)).memory, predicted(record, memory.case)
-        steps = Timing(memory.case, memory.seconds).samples
-        rows.append(
-            [
-                str(memory.case.ranks),
-                ", ".join(_gb(value) for value in memory.peak),
-                _gb(planned.peak),
-                f"{_off(memory):+.1%}",
-                _gb(planned.bank),
-                _gb(planned.creation),
-                ", ".join(_gb(value) for value in memory.before),
-                f"{steps.median:#.3g}",
-                "" if plan is None else f"{plan.seconds:#.3g}",
-            ]
-        )
+    rows = [
+        [
+            str(memory.case.ranks),
+            ", ".join(_gb(value) for value in memory.peak),
+            ", ".join(_gb(value) for value in memory.before),
+            _gb(memory.case.bank),
+            ", ".join(_gb(peak - before - memory.case.bank) for before, peak in zip(memory.before, memory.peak, strict=True)),
+            f"{Timing(memory.case, memory.seconds).samples.median:#.3g}",
+        ]
+        for memory in record.memory
+    ]
     case = record.memory[0].case
-    header = (
-        "ranks",
-        "peak of each rank, GB",
-        "planned",
-        "off by",
-        "of it bank",
-        "of it creation",
-        "process before the bank, GB",
-        "s per step",
-        "predicted",
-    )
     return [
         f"K = {case.classes:,}, p = {case.dim}, B = {case.batch}, {len(record.memory[0].seconds)} steps in fresh processes. One process has a plain loss; "
         'ranks share its classes out and make their part alone, from a loss on the device "meta". The peak is that of resident memory as the system counts it, '
-        "with the making of the bank.",
-        table(header, rows, right=0),
-    ]
-
-
-def _planned() -> list[str]:
-    plan = plan_layouts(_PLANNED, _MANY)
-    rows = [
-        [
-            f"{layout.data} x {layout.classes}",
-            _gb(layout.memory.peak),
-            _gb(layout.memory.bank),
-            f"{float(layout.wire) / 1e6:#.3g}",
-            f"{1e3 * layout.exchanging:#.3g}",
-            f"{layout.seconds:.3g}",
-            "best" if layout is plan.best else "" if layout.fits(_MANY) else "too big",
-        ]
-        for layout in plan.layouts
-    ]
-    return [
-        f"Planned, not measured: K = {_PLANNED.classes:,}, p = {_PLANNED.dim}, B = {_PLANNED.batch:,} on {_MANY.ranks} ranks of {_MANY.memory / 1e9:.0f} GB, "
-        f"{_MANY.flops:.0e} operations and {_MANY.bandwidth / 1e9:g} GB per second, {1e6 * _MANY.latency:.0f} us per message (`pairgrad plan`):",
-        table(("replicas x shards", "peak of a rank, GB", "of it bank", "sends, MB", "exchange, ms", "step, s", ""), rows, right=0),
+        "with the making of the bank, which takes most of the rest.",
+        table(("ranks", "peak of each rank, GB", "process before the bank", "bank", "rest", "s per step"), rows, right=0),
     ]
 
 
@@ -248,8 +178,6 @@ def _method(record: Record) -> str:
             *([_busy(record)] if record.others else []),
             *([_ALLOCATOR] if record.kept_memory else []),
             f"- **Same work:** all numbers of ranks have the same bank and batches, and losses that agree to {LOSS_TOL:g}.",
-            "- **Rates:** `pairgrad.distributed.calibration` in the process of the one-rank group, in every round, with as many rows as a rank scores; their "
-            "median.",
         ]
     if record.traffic:
         facts.append(f"- **Loopback:** {record.idle / 1e3:.2g} kB per second passed while nothing was measured.")
@@ -265,7 +193,7 @@ def _busy(record: Record) -> str:
 
 
 _ALLOCATOR = (
-    "- **Allocator:** of these processes, one that keeps the memory it has (`mallopt`), calibration included: else what a step pays for page faults depends on "
+    "- **Allocator:** of these processes, one that keeps the memory it has (`mallopt`): else what a step pays for page faults depends on "
     "what ran in the process before. Memory was measured with the allocator as it is."
 )
 

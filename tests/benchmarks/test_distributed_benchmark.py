@@ -1,4 +1,4 @@
-"""The benchmark of several ranks: a smoke run, the fit of loopback, what is planned for a case, and the page and figure made from a record."""
+"""The benchmark of several ranks: a smoke run, the fit of loopback, the collectives of a case, and the page and figure made from a record."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import torch
 from benchmarks.distributed import figure, measure, record, report
 from benchmarks.distributed.cases import Case, Sizes
 from benchmarks.distributed.network import fitted
-from benchmarks.distributed.prediction import line, predicted, rate
 from benchmarks.distributed.ranks import Ranks
 from benchmarks.distributed.record import Collective, Record, Resident, Timing, Traffic
+from benchmarks.distributed.report import line
 from benchmarks.distributed.run import _keep_other_parts, main
 
-from pairgrad.distributed import Call, Cluster
+from pairgrad.distributed import Call
 
 CASE = Case("classes", 1, 100_000, 128, 64)
 LATENCY, BANDWIDTH = 3e-5, 2e9
-# Peaks as planned: one process 3 % more, two ranks 3 % less.
-PLANNED = {number: dataclasses.replace(CASE, classes=10**6, ranks=number).estimate(Cluster(number)).memory.peak for number in (1, 2)}
 
 
 def of(ranks: int, case: Case = CASE) -> Case:
@@ -32,8 +30,8 @@ def ring_seconds(call: Call) -> float:
     return (call.ranks - 1) * (2 if call.operation == "all-reduce" else 1) * LATENCY + float(call.wire) / BANDWIDTH
 
 
-def fake(two: float = 0.11, peak: float = 1.03) -> Record:
-    """One rank takes 0.2 s, two take `two`; a score takes 3.125e-8 s, which makes 0.2 s too."""
+def fake(two: float = 0.11) -> Record:
+    """One rank takes 0.2 s, two take `two`."""
     seconds = {1: [0.2, 0.21, 0.19], 2: [two, 1.1 * two, 0.9 * two], 4: [0.12, 0.12, 0.12]}
     network = [
         Collective(kind, payload, ranks, ring_seconds(Call("", kind, payload, ranks)))
@@ -47,15 +45,12 @@ def fake(two: float = 0.11, peak: float = 1.03) -> Record:
         machine={"CPU": "a machine"},
         cores=2,
         timings=[Timing(of(ranks), times, 3.5) for ranks, times in seconds.items()],
-        rates={64: [(8e10, 1988.0), (8e9, 1988.0), (8e11, 1988.0)]},
         network=network,
         bytes=[Collective("reduce-scatter", 4096, 2, 4 * 4096.0)]
         + [Collective(kind, 4096, 2, 2 * 4096.0) for kind in ("all-gather", "all-reduce")],
         traffic=[Traffic(of(2), 10, 4, 660_000.0, 990_000)],
         memory=[
-            Resident(
-                of(ranks, dataclasses.replace(CASE, classes=10**6)), [300_000_000] * ranks, [round(peak * PLANNED[ranks])] * ranks, [2.0]
-            )
+            Resident(of(ranks, dataclasses.replace(CASE, classes=10**6)), [300_000_000] * ranks, [1_400_000_000] * ranks, [2.0])
             for ranks in (1, 2)
         ],
     )
@@ -72,22 +67,22 @@ def test_the_page_says_what_was_measured() -> None:
     assert one[2] == "200"
     assert two[1:6] == ["2", "110", "105 to 116", "99.0", "**1.82**"]
     assert four[1] == "4"
-    assert one[6:] == ["200", "", "1.00"]
     assert "4 ranks share 2 cores" in page
     assert ["2", "30 us", "2.00 GB/s"] in rows_of(page, "Time")
     traffic = rows_of(page, "Bytes")
     assert traffic[2][1:] == ["2", "4", "66.0", "99.0", "1.50"]
     assert traffic[-1] == ["4,096", "1.00", "1.00", "4.00"]
     memory = rows_of(page, "Memory")
-    assert [row[3] for row in memory[2:]] == ["+3.0%", "+3.0%"]
-    assert memory[2][1:3] == [f"{1.03 * PLANNED[1] / 1e9:.2f}", f"{PLANNED[1] / 1e9:.2f}"]
+    # K (2 p + 2) words of float32 and two of float64 for each class, on half of the classes half of it
+    assert memory[2] == ["1", "1.40", "0.300", "1.05", "0.0520", "2.00"]
+    assert memory[3] == ["2", "1.40, 1.40", "0.300, 0.300", "0.524", "0.576, 0.576", "2.00"]
     assert "smoke run" not in page
     assert "python -m benchmarks.distributed all --write" in page
 
 
-@pytest.mark.parametrize(("two", "peak", "missed"), [(0.11, 1.03, 0), (0.14, 1.03, 1), (0.11, 1.11, 2), (0.11, 0.89, 2)])
-def test_goals(two: float, peak: float, missed: int) -> None:
-    found = fake(two, peak)
+@pytest.mark.parametrize(("two", "missed"), [(0.11, 0), (0.14, 1)])
+def test_goals(two: float, missed: int) -> None:
+    found = fake(two)
     assert [goal.reached for goal in report.goals(found)].count(False) == missed
     assert report.page(found).count("**missed**") == missed
 
@@ -103,7 +98,7 @@ def test_parts_that_were_not_measured_are_left_out() -> None:
     page = report.page(found)
     assert "## Time" not in page
     assert "## Bytes" not in page
-    assert [row[-1] for row in rows_of(page, "Memory")[2:]] == ["2.00", "2.00"]  # and no prediction
+    assert [row[-1] for row in rows_of(page, "Memory")[2:]] == ["2.00", "2.00"]
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -113,7 +108,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert record.read(tmp_path / "record.json") == stored
     assert record.read(tmp_path / "none.json") is None
     with pytest.raises(ValueError, match="records must have format"):
-        record.loads(record.dumps(stored).replace('"format": 1', '"format": 0'))
+        record.loads(record.dumps(stored).replace('"format": 2', '"format": 1'))
 
 
 def test_the_figure_is_the_same_file_for_the_same_record(tmp_path: Path) -> None:
@@ -135,23 +130,9 @@ def test_page_and_figure_are_made_without_measuring(tmp_path: Path, capsys: pyte
 
 def test_the_fit_finds_latency_and_bandwidth() -> None:
     found = line(fake(), 4)
-    assert found is not None
     assert found.latency == pytest.approx(LATENCY, rel=1e-3)
     assert found.bandwidth == pytest.approx(BANDWIDTH, rel=1e-3)
-    assert line(fake(), 8) is None
     assert fitted([(Call("", "all-gather", payload, 2), 1e-5) for payload in (4, 8)]).latency == pytest.approx(1e-5, rel=1e-2)
-
-
-def test_a_rank_without_a_core_of_its_own_is_slower() -> None:
-    found = fake()
-    assert rate(found, 70, 128) == (8e10, 1988.0)  # the middle one
-    plans = {number: predicted(found, of(number)) for number in (1, 2, 4)}
-    assert plans[1].seconds == pytest.approx(0.2, rel=1e-12)
-    assert plans[2].scoring == pytest.approx(0.1, rel=1e-12)
-    assert plans[4].scoring == pytest.approx(0.1, rel=1e-12)
-    assert plans[2].exchanging == pytest.approx(sum(map(ring_seconds, plans[2].calls)), rel=1e-2)
-    assert predicted(dataclasses.replace(found, network=[]), of(2)) is None
-    assert predicted(dataclasses.replace(found, rates={}), of(1)) is None
 
 
 def test_planned_calls_count_the_classes_that_occur() -> None:
@@ -243,6 +224,7 @@ def test_memory_of_fresh_processes() -> None:
     measure.memory(found, Sizes((), (), 0, (), 0, 0, cases, 1))
     assert [len(memory.peak) for memory in found.memory] == [1, 2]
     for memory in found.memory:
-        held = memory.case.estimate(Cluster(memory.case.ranks)).memory
         for before, peak in zip(memory.before, memory.peak, strict=True):
-            assert held.bank < peak - before < held.bank + held.creation + 100e6
+            assert (
+                memory.case.bank < peak - before < memory.case.bank + 150e6
+            )  # while the bank is made: 50 MB, three times 65,536 directions

@@ -44,14 +44,10 @@ PLANS = [
         for option in ("--classes", "--dim", "--ranks", "--batch", "--views")
         for value in ("", "1e400", "-1", "0", "1.5")
     ),
-    *(plan(option, value) for option in ("--bandwidth", "--flops", "--memory", "--sample") for value in ("nan", "1e400", "0")),
-    *(plan(option, value) for option in ("--latency", "--elementwise", "--process") for value in ("nan", "1e400", "-1")),
-    *(plan(option, value) for option in ("--dtype", "--exchange") for value in ("", "nan", "ü", "float16")),
+    *(plan("--memory", value) for value in ("nan", "1e400", "0", "-1")),
+    *(plan("--ranks", value) for value in ("x", "2x", "x2", "2x0", "2x2x2", "1x11", "2*2")),
+    *(plan("--gpu", value) for value in ("", "nan", "ü", "H100 SXM")),
     *(plan("--json", value) for value in ("", "folder", "file/plan.json")),
-    plan("--device", "cpu"),
-    ("plan", "--measure", *plan("--device", "meta")[1:]),
-    ("plan", "--measure", *plan("--device", "")[1:]),
-    ("plan", "--measure", *plan("--flops", "1e12")[1:]),
 ]
 PROOFS = [
     *(line for option in ("--dim", "--order", "--shift", "--max-order") for line in each(INTEGERS, "prove", option)),

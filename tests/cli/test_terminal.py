@@ -43,7 +43,7 @@ CHEAP = {
     "contents": (),
     "realizations": ("realizations",),
     "recipes": ("train",),
-    "plan": ("plan", "--classes", "1e7", "--dim", "512", "--ranks", "64", "--batch", "8192", "--memory", "40G"),
+    "plan": ("plan", "--classes", "1e7", "--dim", "512", "--ranks", "64", "--batch", "8192"),
     "plan that does not fit": ("plan", "--classes", "1e9", "--dim", "512", "--ranks", "8", "--batch", "8192", "--memory", "1G"),
     "prove": ("prove", "--dim", "64"),
     "table": ("tables", "--only", "parity", "--output", "."),

@@ -12,13 +12,13 @@ from tests.device.cases import DEVICE, Built, Case, features, labels
 CASES: dict[str, Case] = {}
 
 
-def _proco(**options: Any) -> Case:
-    """The second step of a loss with two views of 32 samples, 1,000 classes and 1,024 dimensions: forward and backward."""
+def _proco(batch: int = 32, classes: int = 1000, dim: int = 1024, **options: Any) -> Case:
+    """The second step of a loss with two views: forward and backward."""
 
     def run(built: Built) -> None:
-        loss = pg.ProCoLoss(1000, 1024, class_counts=[5.0] * 1000, device=DEVICE, **options)
-        loss(features(2, 32, 1024), labels(32, 1000)).backward()
-        x, y = features(2, 32, 1024), labels(32, 1000)
+        loss = pg.ProCoLoss(classes, dim, class_counts=[5.0] * classes, device=DEVICE, **options)
+        loss(features(2, batch, dim), labels(batch, classes)).backward()
+        x, y = features(2, batch, dim), labels(batch, classes)
         built()
         loss(x, y).backward()
 
@@ -37,6 +37,7 @@ def _update(dim: int, dtype: torch.dtype) -> Case:
 
 DIMENSIONS = (16, 17, 24, 32, 64, 128, 1024)
 CASES["eager ProCo step"] = _proco()
+CASES["eager ProCo step, many classes"] = _proco(1024, 100_000, 512)
 CASES["eager ProCo step, mle"] = _proco(estimator="mle")
 for _dim in DIMENSIONS:
     for _dtype in (torch.float32, torch.float64):

@@ -6,6 +6,7 @@ Needs `fake_cuda.load` before torch. Leans on names of torch that are not public
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -56,6 +57,7 @@ class Recorder(TorchDispatchMode):
     Attributes:
         events: how often each (kind, what, line of the library) was seen.
         operations: device operations by name; views and allocations do not count.
+        peak: bytes that were allocated at the most, above what was there at first.
     """
 
     def __init__(self, fake: FakeTensorMode) -> None:
@@ -63,11 +65,14 @@ class Recorder(TorchDispatchMode):
         self.fake = fake
         self.events: Counter[tuple[str, str, str]] = Counter()
         self.operations: Counter[str] = Counter()
+        self.peak, self._before = 0, 0
+        self._live: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget what was seen: what follows is a step."""
         self.events.clear()
         self.operations.clear()
+        self.peak, self._before = 0, sum(self._live.values())
 
     def _note(self, kind: str, what: str) -> None:
         self.events[kind, what, _place()] += 1
@@ -107,9 +112,19 @@ class Recorder(TorchDispatchMode):
             raise
         if (on_device or target == "cuda") and not func.is_view and name not in _LAUNCHES_NOTHING and func.namespace == "aten":
             self.operations[name] += 1
+        self._allocated(out)
         if name in ("aten::all", "aten::any"):
             out.answer = name == "aten::all"  # checks are written as (good).all() or (bad).any(): nothing is wrong
         return out
+
+    def _allocated(self, out: Any) -> None:
+        for tensor in tree_iter(out):
+            if isinstance(tensor, FakeTensor) and tensor.device.type == "cuda":
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self._live:
+                    self._live[storage._cdata] = storage.nbytes()
+                    weakref.finalize(storage, self._live.pop, storage._cdata, None).atexit = False
+        self.peak = max(self.peak, sum(self._live.values()) - self._before)
 
     def _as_if_all(self, name: str, args: Any) -> Any:
         """The result, or the arguments, as if a mask were true everywhere and everything were different from 0 and from the rest."""

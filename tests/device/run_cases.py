@@ -21,7 +21,7 @@ from tests.device import fake_cuda
 
 
 def main(library: str, results: str, *wanted: str) -> None:
-    """Write for each case: seconds, operations, events of construction and of steps, and the error if there was one; and the functions that ran."""
+    """Write for each case: seconds, operations, bytes allocated, events of construction and of steps, and the error if any; and the functions that ran."""
     fake_cuda.load(Path(library))
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -59,6 +59,7 @@ def main(library: str, results: str, *wanted: str) -> None:
         found[name] = {
             "seconds": time.process_time() - begun,
             "operations": dict(recorder.operations),
+            "peak": recorder.peak,
             "construction": [[*key, count] for key, count in construction.items()],
             "step": [[*key, count] for key, count in recorder.events.items()],
             "error": error,

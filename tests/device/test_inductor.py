@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.device import fake_cuda
+from tests.device import fake_cuda, inductor_fake, planned
 
 ROOT = Path(__file__).parents[2]
 PINNED = "2.13."  # the helpers replace private names of this torch
@@ -92,6 +92,13 @@ def test_a_step_is_one_graph_with_few_launches(caught: Callable[[str], dict[str,
     assert len(found["mutated"]) == 6
     assert all(found["mutated"].values()), found["mutated"]
     assert found["no_graph"] is None
+
+
+@pytest.mark.parametrize("case", ["paper", pytest.param("many-classes", marks=slow), pytest.param("most-classes", marks=slow)])
+def test_the_plan_says_what_is_counted(caught: Callable[[str], dict[str, Any]], tmp_path: Path, case: str) -> None:
+    known = planned.counted(tmp_path, "compiled", inductor_fake.CASES[case][:4])
+    assert known["launches"] == len(caught(case)["launches"])
+    assert known["allocated"] == pytest.approx(caught(case)["peak"], rel=0.01)
 
 
 @pytest.mark.parametrize("case", ["paper", pytest.param("many-classes", marks=slow), pytest.param("most-classes", marks=slow)])

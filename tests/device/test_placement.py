@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import pairgrad
-from tests.device import cases, counts, fake_cuda
+from tests.device import cases, counts, fake_cuda, planned
 
 ROOT = Path(__file__).parents[2]
 PINNED = ROOT / "tests" / "public_api.txt"
@@ -42,7 +42,12 @@ MAY_SYNCHRONISE = {
     "record and monitor": "the auditor compares numbers, and stores them on the host",
 }
 # Device operations of a step, at most.
-MOST = {"eager ProCo step": 200, "eager ProCo step, mle": 600, **{name: 600 for name in counts.CASES if name.startswith("mle update")}}
+MOST = {
+    "eager ProCo step": 200,
+    "eager ProCo step, many classes": 4500,
+    "eager ProCo step, mle": 600,
+    **{name: 600 for name in counts.CASES if name.startswith("mle update")},
+}
 
 # Public names that no case calls, and why. A name stands for all that begin with it and a dot.
 NOT_CALLED = {
@@ -78,16 +83,9 @@ NOT_CALLED = {
     "pairgrad.compat.read_proco_checkpoint": "likewise",
     "pairgrad.compat.read_tensors": "likewise",
     "pairgrad.distributed.Call": "numbers of bytes",
-    "pairgrad.distributed.Cluster": "likewise",
-    "pairgrad.distributed.Estimate": "likewise",
-    "pairgrad.distributed.Plan": "likewise",
-    "pairgrad.distributed.Workload": "likewise",
-    "pairgrad.distributed.estimate": "likewise",
-    "pairgrad.distributed.plan_layouts": "likewise",
     "pairgrad.distributed.shard": "likewise",
     "pairgrad.distributed.step_calls": "likewise",
     "pairgrad.distributed.wire_bytes": "likewise",
-    "pairgrad.distributed.calibrated": "measures time",
     "pairgrad.distributed.Communicator": "needs a process group with a backend for the device",
     "pairgrad.distributed.DistributedClassBank.exchanged": "likewise",
     "pairgrad.distributed.DistributedClassBank.no_sync": "likewise",
@@ -156,6 +154,15 @@ def test_a_step_stays_on_the_device(found: dict[str, Any], name: str) -> None:
 def test_a_step_has_few_operations(found: dict[str, Any], name: str) -> None:
     operations = found["cases"][name]["operations"]
     assert sum(operations.values()) <= MOST[name], operations
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("eager ProCo step", (2, 32, 1000, 1024)), ("eager ProCo step, many classes", (2, 1024, 100_000, 512))]
+)
+def test_the_plan_says_what_is_counted(found: dict[str, Any], tmp_path: Path, name: str, size: tuple[int, ...]) -> None:
+    known = planned.counted(tmp_path, "eager", size)
+    assert known["launches"] == sum(found["cases"][name]["operations"].values())
+    assert known["allocated"] == pytest.approx(found["cases"][name]["peak"], rel=0.01)
 
 
 def _public() -> list[str]:

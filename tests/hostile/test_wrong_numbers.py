@@ -7,12 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import pairgrad as pg
-from pairgrad.distributed import Cluster, Workload, estimate
 from tests.hostile.calls.given import COUNTS, FEATURES, LABELS, LOGITS, SHARES, STATE, UNIT, B, K, P, draw
 
 
@@ -84,7 +82,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "bytes for a shape": (lambda: pg.HypersphericalUniform(3).sample(b"2"), "sample_shape must be a tuple of integers"),
     # no answer at all
     "a recurrence without end": (lambda: pg.potential(8, "original", start=2**62), "'original' takes 4611686018427387904 sequential steps"),
-    "layouts without end": (lambda: Cluster(2**62), "ranks must be an integer from 1 to 1000000"),
 }
 
 
@@ -105,14 +102,6 @@ def test_no_strength_is_no_prior() -> None:
     loss = pg.ProCoLoss(K, P, class_counts=[5, 3, 0], prior_strength=0)
     assert torch.equal(loss.log_prior, torch.zeros(K))
     assert bool(loss(FEATURES[:2], LABELS[:2]).isfinite())
-
-
-def test_numbers_of_numpy_do_not_overflow() -> None:
-    """Eight bits do not hold the bytes of a bank."""
-    plain = estimate(Workload(100, 64, 32), Cluster(4), data=2, classes=2)
-    small = estimate(Workload(np.int8(100), np.uint8(64), np.int8(32)), Cluster(np.int8(4)), data=2, classes=2)
-    assert small.memory == plain.memory
-    assert small.seconds == plain.seconds
 
 
 def test_narrow_labels_of_many_classes() -> None:

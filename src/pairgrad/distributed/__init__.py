@@ -3,38 +3,29 @@
 - `layout` (who has which classes), `communicator`, `collectives`, `meeting` (how batches travel), `watch` (ranks that fail), `calls` (bytes that are sent).
 - `distribute`, and `ranks`, the strategy that it gives to a loss.
 - `bank`, `cross_entropy`, `scoring`, `top`, `inputs` and `checkpoint`: what is there for one process, for several.
-- `plan`, `footprint` and `calibration`: what a step will cost, before it is run.
 """
 
 from pairgrad.distributed.bank import EXCHANGES, DistributedClassBank
-from pairgrad.distributed.calibration import calibrated
 from pairgrad.distributed.calls import Call, wire_bytes
+from pairgrad.distributed.collectives import step_calls
 from pairgrad.distributed.communicator import Communicator
 from pairgrad.distributed.cross_entropy import ShardedClassState, vmf_cross_entropy
 from pairgrad.distributed.distribute import distribute
 from pairgrad.distributed.inputs import until_all_are_done
 from pairgrad.distributed.layout import Layout, shard
-from pairgrad.distributed.plan import Cluster, Estimate, Plan, Workload, estimate, plan_layouts, step_calls
 from pairgrad.distributed.top import top_classes
 from pairgrad.distributed.watch import RankError, Watch
 
 __all__ = [
     "EXCHANGES",
     "Call",
-    "Cluster",
     "Communicator",
     "DistributedClassBank",
-    "Estimate",
     "Layout",
-    "Plan",
     "RankError",
     "ShardedClassState",
     "Watch",
-    "Workload",
-    "calibrated",
     "distribute",
-    "estimate",
-    "plan_layouts",
     "shard",
     "step_calls",
     "top_classes",

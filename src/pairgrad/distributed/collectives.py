@@ -7,7 +7,6 @@ rank, \(B_c\) samples that a class group scores together, U classes of a rank th
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from pairgrad.distributed.calls import Call
 from pairgrad.ground.checks import integer_at_least, one_of
@@ -123,13 +122,3 @@ def expected_distinct(num_classes: int, class_rows: int, draws: int) -> int:
         return 0
     met = 1.0 if num_classes == 1 else -math.expm1(draws * math.log1p(-1 / num_classes))
     return min(class_rows, draws, math.ceil(class_rows * met))
-
-
-def ring_steps(call: Call) -> int:
-    """Messages that follow each other in a ring of W ranks: W - 1, and twice as many in an all-reduce, which is a reduce-scatter and an all-gather."""
-    return (2 if call.operation == "all-reduce" else 1) * (call.ranks - 1)
-
-
-def call_seconds(call: Call, bandwidth: float, latency: float) -> float:
-    """What a call takes: a latency for each message and the bytes that a rank sends over its bandwidth."""
-    return latency * ring_steps(call) + float(call.wire / Fraction(bandwidth))

@@ -14,6 +14,7 @@ import torch
 
 HOST = torch.device("cpu")  # where Python and NumPy have their numbers
 NOWHERE = torch.device("meta")  # shapes without numbers
+GPU = torch.device("cuda")  # what a GPU calls itself, there or not
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from pairgrad.compat import MetricLearningLoss, TimmLoss, proco, read_proco_checkpoint
-from pairgrad.distributed import plan as planning
 from pairgrad.distributed import shard
 from pairgrad.sphere import expected_squared_resultant
 from tests.hostile.calls.given import (
@@ -26,8 +25,6 @@ from tests.hostile.calls.given import (
 )
 from tests.hostile.values import (
     CHOICE,
-    DTYPE,
-    FLAG,
     NONNEGATIVE,
     PATH,
     POSITIVE,
@@ -39,37 +36,6 @@ from tests.hostile.values import (
 )
 
 add("distributed.shard", shard, {"num_classes": arg(10, integer(1)), "ranks": arg(3, integer(2)), "rank": arg(1, integer(0, 2))})
-add(
-    "distributed.plan.Workload",
-    lambda **arguments: planning.estimate(planning.Workload(**arguments), planning.Cluster(4), data=2, classes=2).seconds,
-    {
-        "classes": arg(1000, integer(1)),
-        "dim": arg(64, integer(2)),
-        "batch": arg(32, integer(1)),
-        "views": arg(2, integer(1)),
-        "dtype": arg(torch.float32, DTYPE),
-        "two_epochs": arg(False, FLAG),
-        "prior": arg(False, FLAG),
-        "sample": arg(0.5, number(lambda v: 0 < v <= 1)),
-        "exchange": arg("auto", CHOICE),
-        "inputs": arg("sharded", CHOICE),
-        "bounded": arg(True, FLAG),
-        "static": arg(False, FLAG),
-    },
-)
-add(
-    "distributed.plan.Cluster",
-    lambda **arguments: planning.plan_layouts(planning.Workload(1000, 64, 32), planning.Cluster(**arguments)).layouts[0].seconds,
-    {
-        "ranks": arg(4, integer(1, 32)),
-        "bandwidth": arg(1e9, POSITIVE),
-        "latency": arg(1e-5, NONNEGATIVE),
-        "flops": arg(1e13, POSITIVE),
-        "memory": arg(1e12, POSITIVE.or_none()),
-        "elementwise": arg(2000.0, NONNEGATIVE),
-        "process": arg(10**8, NONNEGATIVE),
-    },
-)
 add(
     "expected_squared_resultant",
     expected_squared_resultant,
