@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
 _THREADS = torch.get_num_threads()
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton: our kernels run on CPU tensors
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As shells start what they put into the background. What tests start would ignore it, too, and wait for an interruption that never comes.

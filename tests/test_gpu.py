@@ -15,6 +15,7 @@ import torch
 from torch.nn.functional import normalize
 
 import pairgrad as pg
+from pairgrad.losses.fused.triton import runs_on
 from tests.cli.command import invoke
 
 pytestmark = pytest.mark.gpu
@@ -83,11 +84,23 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "original": {"realization": "original"},
     "checked": {"validate": True},
 }
+# Of the streamed kernels; the first beside what `pairgrad doctor` looks at.
+STREAMED: dict[str, dict[str, Any]] = {
+    name: OPTIONS[name] for name in ("arfr", "mle", "two epochs", "before the update", "raw features", "decay")
+}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options(device: torch.device, name: str) -> None:
     _close(_gradients(_loss(device, torch.float32, **OPTIONS[name])), _gradients(_loss("cpu", torch.float64, **OPTIONS[name])))
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_triton(device: torch.device, name: str) -> None:
+    if not runs_on(device):
+        pytest.skip("triton does not run there")
+    exact = _gradients(_loss("cpu", torch.float64, **STREAMED[name]))
+    _close(_gradients(_loss(device, torch.float32, execution="triton", **STREAMED[name])), exact)
 
 
 def test_float64(device: torch.device) -> None:

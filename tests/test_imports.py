@@ -57,6 +57,7 @@ OPTIONAL = (
     "tensorboard",
     "openood",
     "pytorch_ood",
+    "triton",
     "torch._dynamo",  # a second and 85 MB: for those who compile
     "torch.distributed.checkpoint",
     "torch.distributed.tensor",
@@ -65,6 +66,7 @@ REQUIRED = {"torch", "numpy", "pairgrad"}
 EXTRAS = {
     "mixture": {"sklearn"}
 }  # packages that stand on the library of an extra; pairgrad/__init__.py loads them late and names the extra
+KERNELS = "triton_"  # how names of modules begin that are written in Triton; what uses them imports them late
 
 
 def package(path):
@@ -112,7 +114,9 @@ def test_only_torch_and_numpy_are_imported_at_the_top_of_a_module(path):
     typing_only = [n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
     tree.body = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom, ast.Try, ast.If)) and n not in typing_only]
     roots = {name.split(".")[0] for name in imported(tree, path)}
-    allowed = REQUIRED | EXTRAS.get(package(path), set()) | sys.stdlib_module_names
+    allowed = (
+        REQUIRED | EXTRAS.get(package(path), set()) | sys.stdlib_module_names | ({"triton"} if path.name.startswith(KERNELS) else set())
+    )
     assert roots <= allowed, roots - allowed
 
 

@@ -225,6 +225,8 @@ def _(built: Built) -> None:
 @case("vmf_cross_entropy float64 scalars", scalar_dtype=torch.float64)
 @case("vmf_cross_entropy validate=False", validate=False)
 @case("vmf_cross_entropy validate=True", validate=True)
+@case("vmf_cross_entropy triton", execution="triton")
+@case("vmf_cross_entropy auto, smoothed", execution="auto", label_smoothing=0.1)
 def cross_entropy_case(built: Built, **options: Any) -> None:
     x, y, classes = features(), labels(), state()
     built()
@@ -293,6 +295,9 @@ def loss_step(loss: Any, *others: Any, views: int = 2, dtype: torch.dtype = torc
 @case("ProCoLoss mle", estimator="mle")
 @case("ProCoLoss float64", dtype=torch.float64)
 @case("ProCoLoss validate=True", validate=True, class_counts=[5.0] * K)
+@case("ProCoLoss triton", execution="triton", class_counts=[5.0] * K)
+@case("ProCoLoss triton, before update, none", execution="triton", score="before-update", reduction="none", memory="two-epochs")
+@case("ProCoLoss triton, mle", execution="triton", estimator="mle")
 def proco_case(built: Built, **options: Any) -> None:
     loss = pg.ProCoLoss(K, P, device=DEVICE, **options)
     built()

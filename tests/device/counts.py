@@ -38,6 +38,8 @@ def _update(dim: int, dtype: torch.dtype) -> Case:
 DIMENSIONS = (16, 17, 24, 32, 64, 128, 1024)
 CASES["eager ProCo step"] = _proco()
 CASES["eager ProCo step, many classes"] = _proco(1024, 100_000, 512)
+CASES["triton ProCo step"] = _proco(execution="triton")
+CASES["triton ProCo step without checks"] = _proco(execution="triton", validate=False)
 CASES["eager ProCo step, mle"] = _proco(estimator="mle")
 for _dim in DIMENSIONS:
     for _dtype in (torch.float32, torch.float64):

@@ -11,31 +11,17 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.device import usage
 
 
 def sources(code: str) -> dict[str, str]:
     """The source of every kernel, by name."""
     calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton"]
     return {ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1]) for call in calls}
-
-
-def _usage(cubin: bytes) -> dict[str, int]:
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    found = {name.lower(): int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
-    assert found.keys() == {"reg", "stack", "local"}, text
-    return found
 
 
 def compiled(name: str, source: str, folder: Path, capabilities: list[int]) -> list[dict[str, Any]]:
@@ -60,7 +46,7 @@ def compiled(name: str, source: str, folder: Path, capabilities: list[int]) -> l
         options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
         for capability in capabilities:
             binary = triton.compile(kernel, target=GPUTarget("cuda", capability, 32), options=options)
-            found.append({"kernel": name, "config": str(config), "capability": capability, **_usage(binary.asm["cubin"])})
+            found.append({"kernel": name, "config": str(config), "capability": capability, **usage.of_cubin(binary.asm["cubin"])})
     return found
 
 

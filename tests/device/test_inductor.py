@@ -55,9 +55,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[
 
 def _run(module: str, *arguments: Any) -> None:
     folder = Path(arguments[1])
-    variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "torch"), "TRITON_CACHE_DIR": str(folder / "triton"), "OMP_NUM_THREADS": "1"}
+    variables = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    variables |= {"TORCHINDUCTOR_CACHE_DIR": str(folder / "torch"), "TRITON_CACHE_DIR": str(folder / "triton"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-m", f"tests.device.{module}", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     assert not done.returncode, done.stderr[-4000:]
 
 

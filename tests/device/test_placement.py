@@ -46,6 +46,8 @@ MOST = {
     "eager ProCo step": 200,
     "eager ProCo step, many classes": 4500,
     "eager ProCo step, mle": 600,
+    "triton ProCo step": 13,
+    "triton ProCo step without checks": 6,
     **{name: 600 for name in counts.CASES if name.startswith("mle update")},
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -16,8 +17,12 @@ from pairgrad.losses import EXECUTIONS, BankLoss
 from tests.losses.bank_losses import DIM, FEW, LABELS, LOSS, MANY, TAU, agree, counts, run, views_of, warm
 from tests.losses.sequence import sequence
 
-slow = pytest.mark.slow  # each graph is compiled
+slow = pytest.mark.slow
 FLOAT = torch.float32
+# Each graph is compiled. On the CPU the kernels of Triton run in its interpreter, if it is installed.
+BY_NAME = {"compiled": [slow], "triton": [pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")]}
+ALL = [pytest.param(name, marks=BY_NAME.get(name, [])) for name in EXECUTIONS]
+SOME = [pytest.param(name, marks=BY_NAME.get(name, []) if name == "triton" else []) for name in EXECUTIONS]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +53,7 @@ def same(bank: pg.ClassBank, other: pg.ClassBank) -> None:
     torch.testing.assert_close(bank.concentration, other.concentration, rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", SOME)
 def test_a_step_is_the_sequence_and_copies_work(execution: str) -> None:
     loss = loss_of(execution)
     bank = copy.deepcopy(loss.bank)
@@ -64,8 +69,7 @@ def test_a_step_is_the_sequence_and_copies_work(execution: str) -> None:
     assert gradient.requires_grad
 
 
-@slow
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", ALL)
 @pytest.mark.parametrize(
     ("classes", "views", "options"),
     [
@@ -86,8 +90,7 @@ def test_other_steps(execution: str, classes: int, views: int, options: dict[str
     same(loss.bank, bank)
 
 
-@slow
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", ALL)
 def test_evaluation_changes_nothing(execution: str) -> None:
     loss, eager = loss_of(execution).eval(), loss_of("eager").eval()
     eager.load_state_dict(loss.state_dict())
@@ -98,8 +101,7 @@ def test_evaluation_changes_nothing(execution: str) -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in loss.state_dict().items())
 
 
-@slow
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", ALL)
 def test_a_module_compiled_from_outside(execution: str) -> None:
     loss = loss_of(execution)
     bank = copy.deepcopy(loss.bank)
@@ -107,8 +109,7 @@ def test_a_module_compiled_from_outside(execution: str) -> None:
     assert torch.equal(loss.bank.counts, bank.counts)
 
 
-@slow
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", ALL)
 def test_batches_of_many_sizes(execution: str) -> None:
     """torch.compile refuses a ninth graph of one function."""
     loss, eager = loss_of(execution, FEW), loss_of("eager", FEW)
@@ -158,7 +159,7 @@ def test_a_larger_batch_is_compiled_and_says_why(caplog: pytest.LogCaptureFixtur
 
 
 @slow
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", ["eager", "compiled"])  # the interpreter of Triton would take hours
 def test_a_matrix_too_large_for_one_graph(execution: str) -> None:
     """More than 2^23 rows times classes, where compiled code goes through the classes tile by tile."""
     classes = 2**18 + 77
@@ -172,7 +173,7 @@ def test_a_matrix_too_large_for_one_graph(execution: str) -> None:
     assert torch.equal(loss.bank.counts, eager.bank.counts)
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", SOME)
 @pytest.mark.parametrize(
     "options",
     [{}, pytest.param({"label_smoothing": 0.1, "weight": True}, marks=slow), pytest.param({"probabilities": True}, marks=slow)],
@@ -203,7 +204,7 @@ def test_cross_entropy_against_a_fixed_state(execution: str, options: dict[str, 
         assert (got - want).norm() <= 8 * LOSS[FLOAT] * want.norm() + 1e-6
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("execution", SOME)
 def test_errors_come_before_the_execution(execution: str) -> None:
     loss = BankLoss(MANY, DIM, execution=execution)
     features, labels = torch.zeros(4, DIM), torch.tensor([0, 1, 2, MANY])
@@ -219,8 +220,8 @@ def test_errors_come_before_the_execution(execution: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"execution": "fast"}, "execution must be one of 'eager', 'compiled', got 'fast'"),
-        ({"execution": True}, "execution must be one of 'eager', 'compiled', got True"),
+        ({"execution": "fast"}, "execution must be one of 'eager', 'compiled', 'triton', 'auto', got 'fast'"),
+        ({"execution": True}, "execution must be one of 'eager', 'compiled', 'triton', 'auto', got True"),
         ({"compile_mode": "default"}, "compile_mode belongs to execution='compiled', got compile_mode='default' with execution='eager'"),
         ({"execution": "compiled", "compile_mode": ["default"]}, "compile_mode must be one of .*, got \\['default'\\]"),
         ({"execution": "compiled", "compile_mode": "faster"}, "compile_mode must be one of .*'reduce-overhead'.*, got 'faster'"),

@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 import pairgrad as pg
 from pairgrad.cli.self_check import DOCUMENTED, Skipped
 from pairgrad.ground.devices import HOST, graph_of, kind, random_seed_kept, refusing_to_wait, widest
+from pairgrad.losses.fused.triton import runs_on
 
 _CLASSES, _DIM, _BATCH = 20, 64, 40
 _COUNTS = [100 - 4 * k for k in range(_CLASSES)]
@@ -21,6 +22,7 @@ _ACCURATE = ("paired", "arfr")  # in float32 as well; the others cancel there, o
 _DOUBLE_ONLY = ("original", "consistent", "log-miller")
 _SCORES = 5e-6  # documented, absolute (docs/learning-accuracy.md)
 _STEP = 1e-5  # of losses and gradients in float32, relative
+_TF32 = 2e-3  # likewise, with products in TF32
 Results = dict[str, torch.Tensor]
 
 
@@ -30,6 +32,7 @@ def checks_on(device: torch.device, compiled: bool) -> dict[str, Callable[[], st
         "potential": _potential,
         "scores": _scores,
         "losses": _losses,
+        "triton": _triton,
         "class bank": _bank,
         "second order": _second_order,
         "densities": _densities,
@@ -120,6 +123,33 @@ def _losses(device: torch.device) -> str:
             found, _agree({f"{part} of {name}": ours[part] for part in exact}, {f"{part} of {name}": exact[part] for part in exact}, _STEP)
         )
     return f"{len(_STEPS)} losses with gradients, float32 within {found:.1e} of float64 on the CPU"
+
+
+def _triton(device: torch.device) -> str:
+    """The streamed kernels, five times: threads that wait for each other wrongly give other bits now and then."""
+    if not runs_on(device):
+        raise Skipped("triton does not run there")
+    exact, found = _proco(HOST, torch.float64), {}
+    interpreted, runs = kind(device).on_host, []  # slowly
+    for products, bound in ((None, _STEP),) if interpreted else (("ieee", _STEP), (None, _STEP), ("tf32", _TF32)):
+        runs = [_proco(device, torch.float32, execution="triton", products=products) for _ in range(1 if interpreted else 5)]
+        for name, tensor in runs[0].items():
+            if any(not torch.equal(tensor, run[name]) for run in runs[1:]):
+                raise ArithmeticError(f"{name} with products={products!r} has other bits in another run")
+        found[products] = _agree(runs[0], exact, bound)
+        if not interpreted:  # many tiles, of the larger kind
+            _agree(_many(device, torch.float32, products=products, execution="triton"), _many(HOST, torch.float64), bound)
+    kinds = ", ".join(f"{error:.1e}{f' with {products}' if products else ''}" for products, error in found.items())
+    return f"loss and gradient, relative to float64 on the CPU: {kinds}; the same bits in {len(runs)} runs"
+
+
+def _many(device: torch.device, dtype: torch.dtype, **options: Any) -> Results:
+    state = pg.ClassState(_unit(20_000, _DIM, seed=3).to(device, dtype), torch.full((20_000,), 50.0, dtype=dtype, device=device))
+    features = _unit(256, _DIM).to(device, dtype).requires_grad_()
+    value = pg.vmf_cross_entropy(features, torch.arange(256, device=device), state, **options)
+    value.backward()
+    assert features.grad is not None
+    return {"value of many classes": value, "gradient of many classes": features.grad}
 
 
 def _proco(device: torch.device, dtype: torch.dtype, **options: Any) -> Results:

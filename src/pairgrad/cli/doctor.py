@@ -30,6 +30,7 @@ EXTRAS = {
     "reference": "ball arithmetic: certificates, 'reference', the tables",
     "html": "reports as HTML pages",
     "mixture": "VMFMixture",
+    "triton": "losses with execution='triton'; GPU builds of torch bring it",
     "jax": "audits of JAX functions",
     "integrations": "Lightning, transformers, TensorBoard",
 }

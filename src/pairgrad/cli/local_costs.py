@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 import pairgrad as pg
 from pairgrad.cli.commands import BenchOptions
 from pairgrad.ground.devices import kind, peak_bytes, wait_for
+from pairgrad.losses.fused.triton import runs_on, what_lacks
 
 _TEMPERATURE, _CAP = 0.1, 1e5
 _SLOW = 0.2  # seconds, from which on three repetitions must do
@@ -66,6 +67,11 @@ def _steps(workload: BenchOptions) -> dict[str, Callable[[], Step] | str]:
         steps[f"{name}, eager"] = reason or (lambda realization=realization: _library(batch, realization, "eager"))
         compiled = reason or ("" if workload.compiled else "--compile")
         steps[name] = compiled or (lambda realization=realization: _library(batch, realization, "compiled"))
+        if kind(batch.device).triton and runs_on(batch.device):
+            lacking = reason or (
+                "float32" if batch.dtype != torch.float32 else what_lacks(pg.potential(workload.dim, realization)) and "dim >= 30"
+            )
+            steps[f"{name}, triton"] = lacking or (lambda realization=realization: _library(batch, realization, "triton"))
     return steps
 
 

@@ -19,7 +19,8 @@ from pairgrad.ground.checks import describe
 from pairgrad.losses.fused.autograd import attached, is_transformed
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.tiles import Label, Result, Sums
-from pairgrad.losses.fused.views import cross_entropy_after, cross_entropy_of_batch, joined, lengths_of
+from pairgrad.losses.fused.triton import say
+from pairgrad.losses.fused.views import joined, lengths_of
 from pairgrad.losses.step import Again, Step
 from pairgrad.sphere.bank import Touched, Updating
 from pairgrad.sphere.state import Classes
@@ -69,7 +70,7 @@ class Ranks:
             raise RuntimeError(
                 "a loss on several ranks reads on the host what they tell each other: call it outside of the compiled region"
             )
-        bank, views = self.bank, step.views
+        bank, views = self.bank, step.views.to(self.bank.sums.dtype)
         with self.checking():
             if step.order != "no-update":
                 bank.check_undisturbed()
@@ -160,9 +161,9 @@ class Ranks:
     ) -> Result:
         classes = state.classes()
         if self.whole and sampled is None:
-            if touched is None:
-                return cross_entropy_of_batch(plan, views, labels, classes, step.log_prior)
-            return cross_entropy_after(plan, views, labels, classes, touched, step.log_prior)
+            return step.options.execution.of_seen(plan, views, labels, classes, touched, step.log_prior)
+        if step.options.execution.half:
+            say("execution='triton': ranks that hold a part of the classes, or draw some of them, score operation by operation")
         held = Shard(classes, step.log_prior, views.new_full((), self._highest + extra), touched)
         return cross_entropy_of_shard(plan, self.layout.classes, views, labels - self.layout.first, held, sampled)
 

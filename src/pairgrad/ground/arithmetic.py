@@ -103,6 +103,13 @@ def _chain(coefficients: Sequence[float], t: torch.Tensor) -> torch.Tensor:
     return total.add_(coefficients[0])
 
 
+def once(x: Number) -> Number:
+    """x, kept in memory where code is generated for the CPU: what depends on a column alone would be computed again in every row."""
+    if isinstance(x, torch.Tensor) and torch.compiler.is_compiling() and on_host(x):
+        return x.as_strided(x.shape, x.stride())  # a view of what must then exist
+    return x
+
+
 def homogeneous(coefficients: Sequence[Number], x: Number, y: Number) -> Number:
     """sum_j coefficients[j] x^j y^(n - j), n the degree."""
     total, power = coefficients[-1] + 0 * x, 1

@@ -40,12 +40,20 @@ def compile(target: Callee, *, mode: str | None = None) -> Callee:
     """
     if not callable(target) or isinstance(target, type):
         raise TypeError(f"target must be a module or a function, got {describe(target)}")
-    options = {name: value for name, value in _OPTIONS.items() if has_compile_option(name)}
+    return _compiled(target, mode, {})
+
+
+def _compiled(target: Any, mode: str | None, options: dict[str, Any]) -> Any:
+    options = options | {name: value for name, value in _OPTIONS.items() if has_compile_option(name)}
     if mode is not None:
         options.update(compile_options(checked_mode("mode", mode)))
     return torch.compile(target, fullgraph=True, dynamic=False, options=options)
 
 
-def copied(function: FunctionType) -> FunctionType:
-    """The same function with a code object of its own: torch.compile keeps at most eight graphs for one."""
-    return FunctionType(function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+def compiled_copy(function: FunctionType, *, mode: str | None = None) -> FunctionType:
+    """`compile` of a function of this library, as a copy with a code object of its own: torch.compile keeps at most eight graphs for one.
+
+    What the function finds in our modules does not change, so that a call does not check it again: that took as long as all elementwise arithmetic of a step.
+    """
+    copy = FunctionType(function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    return _compiled(copy, mode, {"guard_filter_fn": lambda guards: [not guard.is_global for guard in guards]})

@@ -6,7 +6,7 @@ Everything else is written for all of them: a type that is not in the table is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 HOST = torch.device("cpu")  # where Python and NumPy have their numbers
 NOWHERE = torch.device("meta")  # shapes without numbers
+ROCM = torch.version.hip is not None  # what this build of torch calls CUDA devices are AMD's
 GPU = torch.device("cuda")  # what a GPU calls itself, there or not
 
 
@@ -29,6 +30,7 @@ class Kind:
         ordered_sums: `index_add_` adds in the same order every time.
         queued: operations are queued, and starting one costs microseconds whatever its size, so that few and large ones are better. On the host an operation
             costs what it computes, and operands that fit into a cache make it cheap.
+        triton: the package triton compiles for it.
     """
 
     why: str
@@ -37,12 +39,14 @@ class Kind:
     float64: bool = True
     ordered_sums: bool = False
     queued: bool = True
+    triton: bool = False
 
 
 KINDS = {
     "cpu": Kind("the host itself; its sums run over the rows in their order", on_host=True, ordered_sums=True, queued=False),
     "cuda": Kind(
-        "atomic additions come in any order; float64 exists, at 1/32 or 1/64 of the speed of float32 on consumer GPUs (ROCm has this name too)"
+        "atomic additions come in any order; float64 exists, at 1/32 or 1/64 of the speed of float32 on consumer GPUs (ROCm has this name too)",
+        triton=True,
     ),
     "mps": Kind("Metal has no float64; atomic additions come in any order", float64=False),
     "xpu": Kind("atomic additions come in any order; float64 exists, emulated on some GPUs"),
@@ -142,6 +146,11 @@ def wait_for(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
+def current(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which kernels that do not look at their arguments, as Triton's do not, are launched on this device."""
+    return nullcontext() if kind(device).on_host else torch.get_device_module(device).device(device)
+
+
 def peak_bytes(device: torch.device, call: Callable[[], Any]) -> int | None:
     """The peak of what a call allocates above what is there before it; None where torch does not count, as on the host."""
     if kind(device).on_host:
@@ -155,6 +164,12 @@ def peak_bytes(device: torch.device, call: Callable[[], Any]) -> int | None:
         return torch.accelerator.max_memory_allocated(device) - before
     except (RuntimeError, NotImplementedError):
         return None
+
+
+def tensor_core_generation(device: torch.device) -> int | None:
+    """8 for Ampere, 9 for Hopper, 10 and 12 for Blackwell; None for what is not NVIDIA's, or not there."""
+    there = kind(device).triton and not ROCM and torch.cuda.is_available()
+    return torch.cuda.get_device_capability(device)[0] if there else None
 
 
 def device_random_state() -> list[torch.Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pairgrad.ground.checks import boolean, computing_dtype, describe, floating_tensor, one_of, real_number
+from pairgrad.ground.checks import HALF_DTYPES, boolean, computing_dtype, describe, floating_tensor, one_of, real_number
 from pairgrad.ground.devices import has_values
 from pairgrad.ground.precision import full_precision
 from pairgrad.losses.adjust import check_possible, check_strength, kept_counts
@@ -53,9 +53,12 @@ class BankLoss(SavedOptions):
         scalar_dtype: compute the potential in this dtype, between radii and scores in that of the geometry, as the paper's training does with torch.float64;
             None: in that of the geometry. Where the two differ, the plain path is taken.
         reduction: `"mean"`, `"sum"` or `"none"` (one loss per view and sample, (V, B)).
-        execution: `"eager"`; or `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, for the first batch and again for a
-            larger one; a smaller one, such as the last of an epoch, is computed in eager mode.
-        compile_mode: of torch.compile, such as `"reduce-overhead"`.
+        execution: `"eager"`; `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, for the first batch and again for a
+            larger one, while a smaller one, such as the last of an epoch, is computed in eager mode; `"triton"`, three kernels on a GPU; or `"auto"`, one
+            of these by device and size, which the logger `pairgrad` names. [What they trade](how-to/gpu.md#executions).
+        compile_mode: of torch.compile, such as `"reduce-overhead"`, for `execution="compiled"`.
+        products: of float32 in `execution="triton"`: `"ieee"`; `"3xtf32"`, as accurate, by tensor cores; or `"tf32"`, three digits. None: `"3xtf32"`, and
+            `"ieee"` on AMD's GPUs.
         estimator: of the concentrations, this and what follows as in [`ClassBank`][pairgrad.ClassBank].
         cap: the largest concentration.
         on_resultant_above_one: `"cap"`, `"error"` or `"normalize"`.
@@ -88,6 +91,7 @@ class BankLoss(SavedOptions):
         reduction: str = "mean",
         execution: str = "eager",
         compile_mode: str | None = None,
+        products: str | None = None,
         estimator: str = "closed-form",
         cap: float = 1e5,
         on_resultant_above_one: str = "cap",
@@ -124,7 +128,7 @@ class BankLoss(SavedOptions):
             geometry_dtype=geometry_dtype,
             scalar_dtype=scalar_dtype,
             validate=validate,
-            execution=execution_of(execution, compile_mode),
+            execution=execution_of(execution, compile_mode, products),
         )
         self.strategy: Strategy = OneProcess(self.bank.num_classes)
         self.class_counts: torch.Tensor | None = None  # of the last prior that was set, to make it again where it got lost (device "meta")
@@ -155,7 +159,9 @@ class BankLoss(SavedOptions):
 
     @potential.setter
     def potential(self, potential: Potential) -> None:
-        self.options = replace(self.options, potential=resolve(potential, self.bank.dim))
+        potential = resolve(potential, self.bank.dim)
+        self.options.execution.check(potential)
+        self.options = replace(self.options, potential=potential)
 
     @property
     def temperature(self) -> float:
@@ -225,7 +231,7 @@ class BankLoss(SavedOptions):
         if not self.strategy.whole:
             raise RuntimeError("soft needs all classes in one process, and this loss shards them: use labels, or data parallelism")
         with self.strategy.checking():
-            classes, options = self._snapshot(), replace(self.options, execution=execution_of("eager", None))
+            classes, options = self._snapshot(), replace(self.options, execution=execution_of("eager"))
             problem = Problem.checked(
                 options, self._scored(features), probabilities, classes, self.bank.num_classes, self.log_prior, None, -100, 0.0
             )
@@ -288,8 +294,11 @@ class BankLoss(SavedOptions):
                 stacklevel=6,
             )
         order = self.score if self.training else "no-update"
-        views = views.to(bank.sums.dtype)
-        return Step(self.options, bank, views, labels, self.log_prior, self._spread, self.normalize, order, reduction, further)
+        dtype = bank.sums.dtype if self.options.geometry_dtype is None else self.options.geometry_dtype
+        options = self.options.settled(dtype, views.device, views.shape[0] * rows, bank.num_classes)
+        if not (options.execution.half and views.dtype in HALF_DTYPES):
+            views = views.to(bank.sums.dtype)
+        return Step(options, bank, views, labels, self.log_prior, self._spread, self.normalize, order, reduction, further)
 
     def _check_squares(self, length: float, temperature: float) -> None:
         dtype = self.bank.sums.dtype if self.options.geometry_dtype is None else self.options.geometry_dtype

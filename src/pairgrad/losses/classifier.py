@@ -136,10 +136,12 @@ class VMFClassifier(nn.Module):
         tile: int | None = None,
         execution: str = "eager",
         compile_mode: str | None = None,
+        products: str | None = None,
     ) -> torch.Tensor:
         """Cross-entropy of the logits of features (B, p); options as in [`vmf_cross_entropy`][pairgrad.vmf_cross_entropy].
 
-        The marginal score is fused over class tiles, which `max_norm`, `tile`, `execution` and `compile_mode` are about; the density has all logits in memory.
+        The marginal score is fused over class tiles, which `max_norm`, `tile`, `execution`, `compile_mode` and `products` are about; the density has all
+        logits in memory.
         """
         if self.score == "marginal":
             return vmf_cross_entropy(
@@ -157,9 +159,12 @@ class VMFClassifier(nn.Module):
                 tile=tile,
                 execution=execution,
                 compile_mode=compile_mode,
+                products=products,
             )
-        if (max_norm, tile, execution, compile_mode) != (None, None, "eager", None):
-            raise ValueError("max_norm, tile, execution and compile_mode belong to score='marginal', got one of them with score='density'")
+        if (max_norm, tile, execution, compile_mode, products) != (None, None, "eager", None, None):
+            raise ValueError(
+                "max_norm, tile, execution, compile_mode and products belong to score='marginal', got one of them with score='density'"
+            )
         check_reduction(reduction)
         ignore_index, label_smoothing = checked_options(ignore_index, label_smoothing)
         checked_features(features, self.dim, self.weight, squared=True, single=True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from pairgrad.ground.checks import LARGEST, describe, floating_tensor, integer_at_least, on_device, readable, real_number
+from pairgrad.ground.checks import HALF_DTYPES, LARGEST, describe, floating_tensor, integer_at_least, on_device, readable, real_number
 from pairgrad.ground.precision import full_precision
 from pairgrad.losses.fused.autograd import attached, is_transformed
 from pairgrad.losses.fused.execution import execution_of
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets
+from pairgrad.losses.fused.triton import say
 from pairgrad.losses.options import Options
 from pairgrad.losses.reduction import check_reduction, reduce
 from pairgrad.losses.scores import State, checked_state, plain_scores
@@ -42,6 +43,7 @@ def vmf_cross_entropy(
     validate: bool | None = None,
     execution: str = "eager",
     compile_mode: str | None = None,
+    products: str | None = None,
 ) -> torch.Tensor:
     r"""Cross-entropy of [`vmf_scores`][pairgrad.vmf_scores] plus a log prior (eq. view-loss), without ever holding the scores of all classes.
 
@@ -66,10 +68,13 @@ def vmf_cross_entropy(
         max_norm: a bound on the length of the features, if you know one: it spares the running maximum and the logarithms. Found by itself on the CPU.
         tile: classes per tile; None chooses.
         validate: check values on every device (True), on the CPU (None) or nowhere (False).
-        execution: `"eager"`; or `"compiled"`, the pass through `torch.compile`, once per value of the options, for the first batch and again for a larger
-            one; a smaller one is computed in eager mode. Give a temperature that changes as a tensor. Compiled, the length of the features is not looked
-            up: give `max_norm`.
-        compile_mode: of torch.compile, such as `"reduce-overhead"`.
+        execution: `"eager"`; `"compiled"`, the pass through `torch.compile`, once per value of the options, for the first batch and again for a larger
+            one, while a smaller one is computed in eager mode (give a temperature that changes as a tensor; the length of the features is not looked up:
+            give `max_norm`); `"triton"`, two kernels on a GPU; or `"auto"`, one of these by device and size, which the logger `pairgrad` names.
+            [What they trade](how-to/gpu.md#executions).
+        compile_mode: of torch.compile, such as `"reduce-overhead"`, for `execution="compiled"`.
+        products: of float32 in `execution="triton"`: `"ieee"`; `"3xtf32"`, as accurate, by tensor cores; or `"tf32"`, three digits. None: `"3xtf32"`, and
+            `"ieee"` on AMD's GPUs.
 
     Examples:
         >>> import torch, pairgrad as pg
@@ -91,7 +96,7 @@ def vmf_cross_entropy(
         max_norm=max_norm,
         tile=tile,
         validate=validate,
-        execution=execution_of(execution, compile_mode, shared=True),
+        execution=execution_of(execution, compile_mode, products, shared=True),
     )
     problem = Problem.checked(
         options, features, labels, state.classes(), state.num_classes, log_prior, weight, ignore_index, label_smoothing
@@ -155,6 +160,7 @@ class Problem:
         log_prior = checked_per_class("log_prior", log_prior, num_classes, classes.rows, dtype)
         weight = checked_per_class("weight", weight, num_classes, classes.rows, dtype)
         options.check_reach(features, classes, dtype)
+        options = options.settled(dtype, features.device, len(features), num_classes)
         return Problem(options, features, labels, classes, num_classes, dtype, log_prior, weight, ignore_index, label_smoothing)
 
     def targets(self, labels: torch.Tensor) -> Targets:
@@ -181,14 +187,22 @@ class Problem:
         needs_state = any(isinstance(t, torch.Tensor) and t.requires_grad for t in learned) and torch.is_grad_enabled()
         transformed = any(isinstance(t, torch.Tensor) and is_transformed(t) for t in [features, *learned])
         if options.plain(self.dtype) or transformed or (needs_state and torch.compiler.is_compiling()):
+            if options.execution.half:
+                say(
+                    "execution='triton': the scores of all classes are formed, as geometry='expanded', scalar_dtype and torch.func need them"
+                )
             scores = plain_scores(features, classes, options, self.dtype)
             return targets.losses(scores if log_prior is None else scores + log_prior)
         wanted = features.requires_grad and torch.is_grad_enabled()
         plan = self.plan(features, self.num_classes, gradient=wanted, validate=options.validate)
-        known = Classes(*(tensor.detach() for tensor in classes)).to(self.dtype)
+        half = options.execution.half
+        if needs_state and half:
+            say("execution='triton': gradients in class state, temperature and prior are computed operation by operation, in a second pass")
+        known = Classes(*(tensor.detach() for tensor in classes)).to(self.dtype, rows=not half)
+        view = features.detach() if half and features.dtype in HALF_DTYPES else features.detach().to(self.dtype)
         bias = None if log_prior is None else log_prior.detach()
         with torch.no_grad():
-            result = options.execution.of_targets(plan, features.detach().to(self.dtype)[None], targets, known, bias)
+            result = options.execution.of_targets(plan, view[None], targets, known, bias)
         again = Recomputed(options, targets, self.dtype, plan, classes, result.normaliser[0], norms_known)
         gradient = None if result.gradient is None else result.gradient[0]
         return attached(result.loss[0], gradient, features, *learned, again=again.rows, state_gradients=again.state_gradients)

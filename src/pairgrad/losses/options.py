@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from pairgrad.ground.checks import (
     wide_dtype,
 )
 from pairgrad.ground.devices import widest
-from pairgrad.losses.fused.execution import Execution, execution_of
+from pairgrad.losses.fused.execution import Execution, execution_of, settled
 from pairgrad.losses.fused.plan import Plan, plan
 from pairgrad.potentials import Potential, potential
 from pairgrad.sphere.geometry import GEOMETRIES, Temperature
@@ -72,8 +72,11 @@ class Options:
         execution: Execution | None = None,
     ) -> Options:
         """From the keywords of a public function; an error names the first that is wrong."""
+        potential = resolve(realization, dim)
+        execution = execution_of("eager") if execution is None else execution
+        execution.check(potential)
         return Options(
-            resolve(realization, dim),
+            potential,
             check_temperature(temperature),
             one_of("geometry", geometry, GEOMETRIES),
             None if geometry_dtype is None else wide_dtype("geometry_dtype", geometry_dtype),
@@ -81,8 +84,14 @@ class Options:
             checked_norm(max_norm),
             None if tile is None else integer_at_least("tile", tile, 1),
             optional_boolean("validate", validate),
-            execution_of("eager", None) if execution is None else execution,
+            execution,
         )
+
+    def settled(self, dtype: torch.dtype, device: torch.device, rows: int, num_classes: int) -> Options:
+        """With the execution that `"auto"` stands for at this place; a ValueError if it has not this dtype or device."""
+        execution = settled(self.execution, self.potential, dtype, device, rows, num_classes)
+        execution.check_place(dtype, device)
+        return self if execution is self.execution else replace(self, execution=execution)
 
     def dtype(self, features: torch.Tensor, classes: Classes) -> torch.dtype:
         """What is computed in and returned: that of the features against the class rows, float32 for half features."""

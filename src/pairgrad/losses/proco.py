@@ -40,9 +40,12 @@ class ProCoLoss(BankLoss):
         scalar_dtype: compute the potential in this dtype, between radii and scores in that of the geometry, as the paper's training does with torch.float64;
             None: in that of the geometry. Where the two differ, the plain path is taken.
         reduction: `"mean"`, `"sum"` or `"none"` (one loss per view and sample, (V, B)).
-        execution: `"eager"`; or `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, for the first batch and again for a
-            larger one; a smaller one, such as the last of an epoch, is computed in eager mode.
-        compile_mode: of torch.compile, such as `"reduce-overhead"`.
+        execution: `"eager"`; `"compiled"`, the step (update, scores, loss, gradient) through `torch.compile`, for the first batch and again for a
+            larger one, while a smaller one, such as the last of an epoch, is computed in eager mode; `"triton"`, three kernels on a GPU; or `"auto"`, one
+            of these by device and size, which the logger `pairgrad` names. [What they trade](how-to/gpu.md#executions).
+        compile_mode: of torch.compile, such as `"reduce-overhead"`, for `execution="compiled"`.
+        products: of float32 in `execution="triton"`: `"ieee"`; `"3xtf32"`, as accurate, by tensor cores; or `"tf32"`, three digits. None: `"3xtf32"`, and
+            `"ieee"` on AMD's GPUs.
         estimator: of the concentrations, this and what follows as in [`ClassBank`][pairgrad.ClassBank].
         cap: the largest concentration.
         on_resultant_above_one: `"cap"`, `"error"` or `"normalize"`.
@@ -84,6 +87,7 @@ class ProCoLoss(BankLoss):
         reduction: str = "mean",
         execution: str = "eager",
         compile_mode: str | None = None,
+        products: str | None = None,
         estimator: str = "closed-form",
         cap: float = 1e5,
         on_resultant_above_one: str = "cap",
@@ -111,6 +115,7 @@ class ProCoLoss(BankLoss):
             reduction=reduction,
             execution=execution,
             compile_mode=compile_mode,
+            products=products,
             estimator=estimator,
             cap=cap,
             on_resultant_above_one=on_resultant_above_one,

@@ -22,9 +22,9 @@ def reduce(losses: torch.Tensor, reduction: str, total_weight: torch.Tensor | No
     """
     if reduction == "none":
         return losses
+    if reduction == "mean" and total_weight is None and losses.numel():
+        return losses.mean()  # one launch on a device
     total = losses.sum()
-    if reduction == "sum":
+    if reduction == "sum" or total_weight is None:
         return total
-    if total_weight is None:
-        return total / max(losses.numel(), 1)
     return total / torch.where(total_weight == 0, 1.0, total_weight)

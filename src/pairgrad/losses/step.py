@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn import functional
 from pairgrad.ground._torch_private import is_functorch_wrapped_tensor, version
 from pairgrad.losses.fused.autograd import attached, is_transformed
 from pairgrad.losses.fused.plan import Plan, sizes, streams
+from pairgrad.losses.fused.triton import say
 from pairgrad.losses.fused.views import every_state, of_unit_length
 from pairgrad.losses.options import Options
 from pairgrad.losses.reduction import reduce
@@ -31,7 +32,7 @@ class Step:
     Args:
         options: how scores and losses are computed.
         bank: the class bank.
-        views: (V, B, p), in the dtype of the bank, before normalisation.
+        views: (V, B, p), before normalisation, in the dtype of the bank or, where the execution takes that, in half precision.
         labels: (B,).
         log_prior: of the classes that the bank holds, or None.
         spread: largest minus smallest finite log prior of all classes.
@@ -69,6 +70,7 @@ class Step:
 
     def unit(self, views: torch.Tensor) -> torch.Tensor:
         """Views as they are scored, differentiable."""
+        views = views.to(self.bank.sums.dtype)  # an execution may have asked for them as they were
         return of_unit_length(views) if self.normalize else views
 
     def plan(self, views: torch.Tensor, *, gradient: bool, extra_spread: float = 0.0, whole: bool = True) -> Plan:
@@ -81,7 +83,7 @@ class Step:
         rows, num_classes = views.shape[0] * views.shape[1], self.bank.num_classes
         compiled = self.options.execution.compiled or torch.compiler.is_compiling()
         return self.options.plan(
-            views.dtype,
+            self.bank.sums.dtype,
             views.device,
             rows=rows,
             num_classes=num_classes,
@@ -104,13 +106,19 @@ class Step:
     def loss(self) -> torch.Tensor:
         """The loss of this process alone."""
         if self.plain or is_transformed(self.views):
+            if self.options.execution.half:
+                say(
+                    "execution='triton': the scores of all classes are formed, as geometry='expanded', scalar_dtype and torch.func need them"
+                )
             with self.bank.updating() as state:
                 return reduce(torch.stack([self._plain_row(state, view) for view in self.unit(self.views)]), self.reduction)
         plan = self.plan(self.views, gradient=self.wants_gradient)
+        if self.options.execution.half and self.reduction == "mean" and not torch.compiler.is_compiling():
+            plan = replace(plan, share=1 / max(self.views.shape[:2].numel(), 1))
         with torch.no_grad(), self.bank.updating() as state:
             result, touched = self.options.execution.of_views(plan, state, self.views.detach(), self.labels, self.log_prior, self.order)
         again = Again(self, self.labels, touched)
-        return attached(result.loss, result.gradient, self.views, again=again, reduction=self.reduction)
+        return attached(result.loss, result.gradient, self.views, again=again, reduction=self.reduction, share=result.share)
 
     def _plain_row(self, state: Updating, view: torch.Tensor) -> torch.Tensor:
         """In operations that autograd records, with a copy of the class rows."""

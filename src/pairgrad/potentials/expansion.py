@@ -43,6 +43,7 @@ from pairgrad.ground.arithmetic import (
     divided_difference,
     homogeneous,
     homogeneous_difference,
+    once,
 )
 from pairgrad.potentials import debye
 
@@ -61,6 +62,7 @@ class Coefficients(NamedTuple):
     stretch: Any  # 2 if the polynomials below named "tail" or "quotient" are in w = 2 t - 1, 1 if they are in t
     head: Any  # (1 + t) (1/t) sum_{k<2} g_k / c^k = 1 + ...
     tail: Any  # T
+    tail_over_centre: Any  # T / c
     tail_integral: Any  # Q
     value_quotient: Any  # (Q(t) - Q(1)) / (t - 1)
     curved_head: Any  # as head and tail, for s V'' = C(t) = (1/t) sum_k (g_k - t (1 - t^2) g_k') / c^k
@@ -140,6 +142,7 @@ class Expansion:
             stretch=Fraction(2 if self.economy else 1),
             head=head,
             tail=place(tail),
+            tail_over_centre=place(debye.product((1 / c,), tail)),
             tail_integral=place(integral),
             value_quotient=place(debye.quotient_at_one(integral)),
             curved_head=curved_head,
@@ -168,10 +171,15 @@ class Expansion:
         # made at once, because a region under torch.compile cannot wait for a cached property
         object.__setattr__(self, "_floats", _convert(self.exact, TorchArithmetic()))
 
+    @property
+    def numbers(self) -> Coefficients:
+        """The constants as floats."""
+        return self._floats  # type: ignore[attr-defined]
+
     def coefficients(self, ops: Arithmetic) -> Coefficients:
         """The constants in an arithmetic: kept for torch, made anew for arithmetics whose precision may have changed."""
         if isinstance(ops, TorchArithmetic):
-            return self._floats  # type: ignore[attr-defined]
+            return self.numbers
         return _convert(self.exact, ops)
 
     def slope(self, ops: Arithmetic, x: Number) -> Number:
@@ -373,46 +381,44 @@ class Expansion:
         overflow: a up to 1e18 in float32.
         """
         k = self.coefficients(ops)
-        square = a * a + k.centre * k.centre
-        low = ops.sqrt(square)
+        square = once(a * a + k.centre * k.centre)
+        low = once(ops.sqrt(square))
+        if terms is not None and not self.shift:
+            return self._by_series(ops, k, low, ops.sqrt(ops.at_least(square + squared, k.centre * k.centre)), squared, terms)
         high = ops.sqrt(ops.at_least(square + squared, k.centre * k.centre))
-        if terms is None or self.shift:
-            zero = 0 * squared
-            b = ops.sqrt(ops.maximum(a * a + squared, zero))
-            size = ops.absolute(squared / (low + high))
-            rise = self._rise(ops, k, a + zero, b, low + zero, high, size, per_unit=False)
-            t = k.centre / high
-            height = _height(ops, k, t)
-            if self.shift:
-                height = self._shifted_height(ops, k, Point(high, t, b / high), height)
-            return ops.choose(squared >= 0, rise, -rise), height * (t / k.centre)
-        t, both = k.centre / high, low + high
-        del square, high  # these are the largest tensors of a training step
-        place = _place(k, t)
-        return self._by_series(ops, k, k.centre / low, t, place, both, squared, terms), _height(ops, k, t, place) * (t / k.centre)
+        zero = 0 * squared
+        b = ops.sqrt(ops.maximum(a * a + squared, zero))
+        size = ops.absolute(squared / (low + high))
+        rise = self._rise(ops, k, a + zero, b, low + zero, high, size, per_unit=False)
+        t = k.centre / high
+        height = _height(ops, k, t)
+        if self.shift:
+            height = self._shifted_height(ops, k, Point(high, t, b / high), height)
+        return ops.choose(squared >= 0, rise, -rise), height * (t / k.centre)
 
     def _by_series(
-        self,
-        ops: Arithmetic,
-        k: Coefficients,
-        t_low: Number,
-        t: Number,
-        place: Number,
-        both: Number,
-        squared: Number,
-        terms: tuple[int, int],
-    ) -> Number:
-        """value(b) - value(a) from t_a, t_b and its place, s_a + s_b and b^2 - a^2."""
-        outer = ops.reciprocal(2 * k.centre + both)
+        self, ops: Arithmetic, k: Coefficients, low: Number, high: Number, squared: Number, terms: tuple[int, int]
+    ) -> tuple[Number, Number]:
+        """`increment` from s_a, s_b and b^2 - a^2, without logarithms. What is deleted early are the largest tensors of a training step."""
+        t, t_low = k.centre / high, k.centre / low
+        place = t if k.stretch == 1 else ops.multiply_add(k.stretch, t, -1)
+        # H / s, with 1 / (s (1 + t)) = 1 / (s + c)
+        square = t * t
+        gain = (ops.multiply_add(k.head[2], square, k.head[0]) if k.head[1] == 0 else ops.polynomial(k.head, t)) / (high + k.centre)
+        gain = ops.multiply_add(square, t * ops.polynomial(k.tail_over_centre, place), gain)
+        del square
+        tail = t * divided_difference(k.tail_integral, place, once(_place(k, t_low)), ops.multiply_add)
+        del t, place
+        both = low + high
+        del high
         inverse = ops.reciprocal(both)
         size = squared * inverse
-        logarithms = (2 * k.expanded) * outer * _artanh_over(ops, size * outer, terms[0])
-        logarithms = ops.multiply_add(inverse, _artanh_over(ops, size * inverse, terms[1]), logarithms)
-        del outer, inverse
-        tail = divided_difference(
-            k.tail_integral, place, _place(k, t_low), ops.multiply_add
-        )  # in this order: what depends on a alone stays small
-        return ops.multiply_add(size, k.stretch * t_low * t * tail - logarithms, size)
+        rest = inverse * _artanh_over(ops, size * inverse, Fraction(-1), terms[1])
+        inverse = ops.reciprocal(both + 2 * k.centre)
+        del both
+        rest = ops.multiply_add(inverse, _artanh_over(ops, size * inverse, -2 * self.nu, terms[0]), rest)
+        del inverse
+        return ops.multiply_add(size, ops.multiply_add(once(k.stretch * t_low), tail, rest), size), gain
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
         """Terms of the two series of `increment` that are below `rounding` for |b - a| <= `reach`; None where logarithms are shorter."""
@@ -517,9 +523,9 @@ def _tail_difference(k: Coefficients, coefficients: Any, ta: Number, tb: Number)
     return difference if k.stretch == 1 else k.stretch * difference
 
 
-def _height(ops: Arithmetic, k: Coefficients, t: Number, place: Number | None = None) -> Number:
-    """H(t) = s V' / x; `place` where it is known already."""
-    return ops.polynomial(k.head, t) / (1 + t) + t * t * ops.polynomial(k.tail, _place(k, t) if place is None else place)
+def _height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
+    """H(t) = s V' / x."""
+    return ops.polynomial(k.head, t) / (1 + t) + t * t * _tail(ops, k, k.tail, t)
 
 
 def _curved_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
@@ -532,9 +538,10 @@ def _bent_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
     return ops.polynomial(k.bent_head, t) / ((1 + t) * (1 + t)) + t * t * _tail(ops, k, k.bent_tail, t)
 
 
-def _artanh_over(ops: Arithmetic, z: Number, terms: int) -> Number:
-    """artanh(z) / z = 1 + z^2 / 3 + z^4 / 5 + ..."""
-    return ops.polynomial(ops.constants([Fraction(1, 2 * i + 1) for i in range(terms)]), z * z)
+def _artanh_over(ops: Arithmetic, z: Number, factor: Fraction, terms: int) -> Number:
+    """factor * artanh(z) / z = factor * (1 + z^2 / 3 + z^4 / 5 + ...)."""
+    z = z * z
+    return ops.polynomial(ops.constants([factor / (2 * i + 1) for i in range(terms)]), z)
 
 
 def _lifted_difference(k: Coefficients, ta: Number, tb: Number) -> Number:

@@ -375,6 +375,13 @@ class Updating:
         """What the bank derived from its sums, row by row as they changed, by name: the bank's own tensors. A run that restores them resumes bit by bit."""
         return {name: getattr(self.bank, name) for name in ("_norms", "_concentrations", "_rates")}
 
+    def buffers(self) -> tuple[Statistics, Statistics | None, tuple[torch.Tensor, ...]]:
+        """What an update writes, to be written in another way: the sums, those of the next epoch if the bank has them, and norms, concentrations, rates."""
+        bank = self.bank
+        bank._check_writable()
+        following = bank._statistics("next_") if bank.memory == "two-epochs" else None
+        return bank._statistics(), following, (bank._norms, bank._concentrations, bank._rates)
+
     def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
         """Take in views (V, B, p), already checked, one after the other; returns the states the batch's classes had after each of them."""
         with torch.no_grad():

@@ -22,12 +22,14 @@ class Classes(NamedTuple):
         """Classes first .. last - 1."""
         return Classes(self.rows[..., first:last, :], self.rates[..., first:last], self.concentration[..., first:last])
 
-    def to(self, dtype: torch.dtype) -> Classes:
-        """In another dtype; in a wider one the rates are computed again, to its rounding."""
-        rows, concentration = self.rows.to(dtype), self.concentration.to(dtype)
+    def to(self, dtype: torch.dtype, *, rows: bool = True) -> Classes:
+        """In another dtype; in a wider one the rates are computed again, to its rounding. Without `rows`, those of half precision stay as they are."""
+        kept = not rows and self.rows.dtype in HALF_DTYPES
+        rows_, concentration = self.rows if kept else self.rows.to(dtype), self.concentration.to(dtype)
         if torch.finfo(dtype).eps < torch.finfo(self.rates.dtype).eps:
-            return Classes(rows, rates(concentration, torch.linalg.vector_norm(rows, dim=-1)), concentration)
-        return Classes(rows, self.rates.to(dtype), concentration)
+            norms = torch.linalg.vector_norm(rows_, dim=-1, dtype=dtype)
+            return Classes(rows_, rates(concentration, norms), concentration)
+        return Classes(rows_, self.rates.to(dtype), concentration)
 
 
 def rates(concentration: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:

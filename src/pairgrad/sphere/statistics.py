@@ -124,6 +124,7 @@ def _two_words(high: torch.Tensor, low: torch.Tensor, addend: torch.Tensor) -> t
     """high + low + addend, renormalised: the rounding error of the sum is exactly representable [knuth1997art] and is carried in the low word."""
     total = high + addend
     part = total - high
-    low = low + ((high - (total - part)) + (addend - part))
-    top = total + low
-    return top, low - (top - total)
+    rest = (part - total).add_(high).sub_(part.sub_(addend)).add_(low)  # in few buffers, which stay in cache
+    del part
+    top = total + rest
+    return top, rest.add_(total.sub_(top))

@@ -20,6 +20,7 @@ def attached(
     again: Callable[..., torch.Tensor],
     state_gradients: Callable[..., Sequence[torch.Tensor | None]] | None = None,
     reduction: str = "none",
+    share: float = 1.0,
 ) -> torch.Tensor:
     """`loss` (...), whose gradient in the features (..., p) is `gradient`, reduced; where nothing needs a gradient, a constant.
 
@@ -27,12 +28,13 @@ def attached(
         state: what the loss may be differentiated by besides the features, tensors or not.
         again: the losses from (features, *state) once more, in operations that can be differentiated, for a second derivative.
         state_gradients: the gradients in `state` from (gradient of the losses, features, *state), where a tensor of it requires one.
+        share: what `gradient` has been multiplied with already: 1, or for a mean the share of a row.
     """
     if gradient is None and not any(isinstance(value, torch.Tensor) and value.requires_grad for value in state):
         return reduce(loss, reduction)
     if torch.compiler.is_compiling():
         return reduce(_Traced.apply(features, loss, gradient), reduction)
-    return _Attached.apply(loss, gradient, again, state_gradients, reduction, features, *state)
+    return _Attached.apply(loss, gradient, again, state_gradients, reduction, share, features, *state)
 
 
 class _Attached(Function):
@@ -46,10 +48,12 @@ class _Attached(Function):
         again: Callable[..., torch.Tensor],
         state_gradients: Callable[..., Sequence[torch.Tensor | None]] | None,
         reduction: str,
+        share: float,
         features: torch.Tensor,
         *state: Any,
     ) -> torch.Tensor:
         ctx.again, ctx.state_gradients, ctx.reduction, ctx.rows = again, state_gradients, reduction, max(loss.numel(), 1)
+        ctx.averaged = share != 1
         # a bank that is updated before backward runs must not stop it: what needs no gradient is kept, not saved
         ctx.kept = [None if isinstance(value, torch.Tensor) and value.requires_grad else value for value in state]
         ctx.places = [place for place, value in enumerate(state) if isinstance(value, torch.Tensor) and value.requires_grad]
@@ -63,7 +67,7 @@ class _Attached(Function):
         inputs = [features, *ctx.kept]
         for place, value in zip(ctx.places, learned, strict=True):
             inputs[1 + place] = value
-        needed = ctx.needs_input_grad[5:]
+        needed = ctx.needs_input_grad[6:]
         found: list[torch.Tensor | None] = [None] * len(inputs)
         if torch.is_grad_enabled():
             _unchanged(ctx)
@@ -72,7 +76,7 @@ class _Attached(Function):
             parts = torch.autograd.grad(loss, [inputs[place] for place in wanted], grad, create_graph=True)
             for place, part in zip(wanted, parts, strict=True):
                 found[place] = part
-            return None, None, None, None, None, *found
+            return *(None,) * 6, *found
         if any(needed[1:]):
             _unchanged(ctx)
             found[1:] = ctx.state_gradients(grad, *inputs)
@@ -80,9 +84,9 @@ class _Attached(Function):
             if ctx.reduction == "none":
                 total = grad.unsqueeze(-1) * gradient
             else:
-                total = gradient * (grad / ctx.rows if ctx.reduction == "mean" else grad)
+                total = gradient * (grad / ctx.rows if ctx.reduction == "mean" and not ctx.averaged else grad)
             found[0] = total.to(features.dtype)
-        return None, None, None, None, None, *found
+        return *(None,) * 6, *found
 
 
 class _Traced(Function):

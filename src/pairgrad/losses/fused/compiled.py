@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from pairgrad.ground.compilation import compile as compile_
-from pairgrad.ground.compilation import copied
+from pairgrad.ground.compilation import compiled_copy
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets
 from pairgrad.losses.fused.tiles import Result
-from pairgrad.losses.fused.views import cross_entropy_of_targets, cross_entropy_of_views
+from pairgrad.losses.fused.views import Eager, cross_entropy_of_targets, cross_entropy_of_views
 from pairgrad.sphere.bank import Touched, Updating
 from pairgrad.sphere.state import Classes
 
@@ -23,7 +22,7 @@ from pairgrad.sphere.state import Classes
 _log = logging.getLogger("pairgrad")
 
 
-class Compiled:
+class Compiled(Eager):
     """One compiled graph for each kind of step, made for the first batch and again for a larger one, each time after a line in the log. A smaller batch,
     such as the last of an epoch, is computed operation by operation: compiling takes longer than thousands of such steps.
 
@@ -70,7 +69,7 @@ class Compiled:
             return lambda plan, *rest: eager(plan.in_eager(), *rest)
         why = "" if largest is None else f" again, because the batch shape is new (before: {largest} rows)"
         _log.warning("compiling the loss for a batch of %d rows%s: this takes some seconds, once for this shape", batch, why)
-        return eager if plan.compiled_tiles else compile_(copied(eager), mode=self.mode)
+        return eager if plan.compiled_tiles else compiled_copy(eager, mode=self.mode)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"mode": self.mode, "_graphs": {}}

@@ -35,10 +35,10 @@ class Sizes(NamedTuple):
     streamed: int
 
 
-# On the host a tile is 128 kB of float32, so that a chain of operations stays in cache. Compiled, the chain is one loop over all classes at once, and where
+# On the host a tile is 256 kB of float32, so that a chain of operations stays in cache. Compiled, the chain is one loop over all classes at once, and where
 # that is too large, tiles stay in cache between the two products. A device has nothing to do between small tiles: launches count there, against memory,
 # a dozen tiles of 16 MiB at once in eager mode and two of 112 MiB where the chain is fused. A graph has at most nine of those.
-_HOST = Sizes(eager=2**15, in_graph=2**23, whole=2**23, streamed=2**18)
+_HOST = Sizes(eager=2**16, in_graph=2**23, whole=2**23, streamed=2**18)
 _DEVICE = Sizes(eager=2**22, in_graph=7 * 2**22, whole=9 * 7 * 2**22, streamed=7 * 2**22)
 _ALIGNED = 16  # tiles begin at a multiple of this, for matrix products
 
@@ -62,7 +62,7 @@ class Plan:
         eager_tile: classes per tile where a pass with this plan runs operation by operation.
         compiled_tiles: whether tiles are visited by a compiled function.
         tangential: whether features are brought to unit length, so that the part of the gradient along the feature can be left out.
-        queued: whether the operations of an eager pass are queued on a device, so that few are better than small ones.
+        share: what the gradient may be multiplied with where that costs nothing, 1 / rows for a mean; `Result.share` says whether it was.
     """
 
     pot: Potential
@@ -74,7 +74,7 @@ class Plan:
     eager_tile: int
     compiled_tiles: bool = False
     tangential: bool = False
-    queued: bool = False
+    share: float = 1.0
 
     def without_fixed_top(self) -> Plan:
         return replace(self, fixed=False)
@@ -109,8 +109,7 @@ def plan(
 ) -> Plan:
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     make = _plan.__wrapped__ if isinstance(temperature, torch.Tensor) or torch.compiler.is_compiling() else _plan
-    size, queued = sizes(device), kind(device).queued and not compiled
-    return make(pot, temperature, dtype, size, rows, num_classes, longest, spread, gradient, tile, compiled, tangential, queued)
+    return make(pot, temperature, dtype, sizes(device), rows, num_classes, longest, spread, gradient, tile, compiled, tangential)
 
 
 @lru_cache(maxsize=256)  # training asks for the same plan at every step
@@ -127,7 +126,6 @@ def _plan(
     tile: int | None,
     compiled: bool,
     tangential: bool,
-    queued: bool,
 ) -> Plan:
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
     fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * MARGIN[dtype]
@@ -142,7 +140,7 @@ def _plan(
         tile = eager_tile
     terms = kernels.series_terms(pot, reach, dtype)
     tile, eager_tile = min(tile, num_classes), min(eager_tile, num_classes)
-    return Plan(pot, temperature, terms, fixed, gradient, tile, eager_tile, tiled, tangential, queued)
+    return Plan(pot, temperature, terms, fixed, gradient, tile, eager_tile, tiled, tangential)
 
 
 def streams(rows: int, num_classes: int, size: Sizes) -> bool:

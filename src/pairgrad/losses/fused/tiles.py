@@ -60,11 +60,12 @@ class Label(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Loss per row, its gradient in the features, and log sum_j exp z_j."""
+    """Loss per row, its gradient in the features times `share`, and log sum_j exp z_j."""
 
     loss: torch.Tensor  # (V, B)
     gradient: torch.Tensor | None  # (V, B, p)
     normaliser: torch.Tensor  # (V, B)
+    share: float = 1.0
 
 
 def own_square(features: torch.Tensor, temperature: Temperature) -> torch.Tensor:
@@ -128,7 +129,7 @@ def visit(
         linear = _visit_linear(plan, linear, logit, gain, rates, classes.rows, targets)
     if plan.fixed:
         top, scale = sums.top, None
-        weight = (logit - top).exp_()
+        weight = logit.sub_(top).exp_()
         if excluded is not None:
             weight = torch.where(excluded, 0.0, weight)
     else:
@@ -136,7 +137,7 @@ def visit(
             logit = torch.where(excluded, -torch.inf, logit)
         top = torch.maximum(sums.top, logit.amax(-1, keepdim=True))
         scale = torch.exp(sums.top - top)
-        weight = (logit - top).exp_()
+        weight = logit.sub_(top).exp_()
     del logit
     total = _plus(sums.total, scale, _row_sums(weight))
     if not plan.gradient:
@@ -156,8 +157,9 @@ def in_one_tile(
     Args:
         target: the states of the labels' classes, of shape (V, B).
     """
-    logit, gain, rates = logits_and_gains(plan, features, own, classes, bias)
-    return _from_logits(plan, features, logit, gain, rates, labels.expand(logit.shape[:-1]), target, classes.rows)
+    rates, concentration = classes.rates.unsqueeze(-2), classes.concentration.unsqueeze(-2)
+    places = labels.expand(features.shape[:-1])
+    return _from_products(plan, features, own, features @ classes.rows.mT, rates, concentration, bias, places, target, classes.rows)
 
 
 def in_one_pass(
@@ -179,27 +181,45 @@ def in_one_pass(
     rates, concentration = (
         torch.cat([shared.expand(len(own_), -1), own_], 1).unsqueeze(1) for shared, own_ in zip(classes[1:], further[1:], strict=True)
     )
-    dots = torch.cat([features @ classes.rows.mT, features @ further.rows.mT], -1)
-    squared = torch.addcmul(own, dots, 2 / plan.temperature * rates)
-    score, gain = _score_and_gain(plan, concentration, squared)
-    return _from_logits(plan, features, score.add_(bias), gain, rates, places, target, classes.rows, further.rows)
+    return _from_products(
+        plan,
+        features,
+        own,
+        torch.cat([features @ classes.rows.mT, features @ further.rows.mT], -1),  # handed over, so that it is freed early
+        rates,
+        concentration,
+        bias,
+        places,
+        target,
+        classes.rows,
+        further.rows,
+    )
 
 
-def _from_logits(
+def _from_products(
     plan: Plan,
     features: torch.Tensor,
-    logit: torch.Tensor,
-    gain: torch.Tensor,
+    own: torch.Tensor,
+    products: torch.Tensor,
     rates: torch.Tensor,
+    concentration: torch.Tensor,
+    bias: torch.Tensor,
     places: torch.Tensor,
     target: Classes,
     rows: torch.Tensor,
     further: torch.Tensor | None = None,
 ) -> Result:
     index = places.unsqueeze(-1)
+    # the label's logit is in the loss whatever the others are: its product is taken row by row, which rounds less than a matrix product
+    products.scatter_(-1, index, (features * target.rows).sum(-1, keepdim=True))
+    squared = torch.addcmul(own, products, 2 * rates / plan.temperature)
+    del products
+    score, gain = _score_and_gain(plan, concentration, squared)
+    del squared
+    logit = score.add_(bias)
     label = Label(logit.gather(-1, index).squeeze(-1), gain.gather(-1, index).squeeze(-1), target)
     top = logit.amax(-1, keepdim=True)
-    weight = (logit - top).exp_().scatter_(-1, index, 0.0)
+    weight = logit.sub_(top).exp_().scatter_(-1, index, 0.0)
     total = weight.sum(-1)
     if not plan.gradient:
         return finish(plan, Sums(top, total, None, None), features, label)
@@ -210,7 +230,7 @@ def _from_logits(
         push = _plus_product(None, weight, rows)
     else:
         known = len(rows)
-        push = torch.baddbmm(torch.bmm(weight[..., :known], rows.expand(len(weight), -1, -1)), weight[..., known:], further)
+        push = torch.baddbmm(weight[..., :known] @ rows, weight[..., known:], further)
     return finish(plan, Sums(top, total, pull, push), features, label)
 
 

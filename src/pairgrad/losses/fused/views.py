@@ -14,11 +14,13 @@ from functools import cache
 import torch
 from torch.nn import functional
 
-from pairgrad.ground.compilation import compile as compile_
-from pairgrad.ground.compilation import copied
+from pairgrad.ground.arithmetic import once
+from pairgrad.ground.compilation import compiled_copy
+from pairgrad.ground.devices import on_host
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.targets import Targets, weighted
 from pairgrad.losses.fused.tiles import Label, Result, Sums, finish, in_one_pass, in_one_tile, label_terms, own_square, start, visit
+from pairgrad.potentials import Potential
 from pairgrad.sphere.bank import Touched, Updating
 from pairgrad.sphere.state import Classes
 
@@ -30,6 +32,13 @@ class Eager:
 
     name = "eager"
     compiled = False
+    half = False
+
+    def check(self, pot: Potential) -> None:
+        """It has every potential."""
+
+    def check_place(self, dtype: torch.dtype, device: torch.device) -> None:
+        """And every dtype and device."""
 
     def of_targets(self, plan: Plan, view: torch.Tensor, targets: Targets, classes: Classes, log_prior: torch.Tensor | None) -> Result:
         return cross_entropy_of_targets(plan, view, targets, classes, log_prior)
@@ -38,6 +47,19 @@ class Eager:
         self, plan: Plan, state: Updating, views: torch.Tensor, labels: torch.Tensor, log_prior: torch.Tensor | None, order: str
     ) -> tuple[Result, Touched | None]:
         return cross_entropy_of_views(plan, state, views, labels, log_prior, order)
+
+    def of_seen(
+        self,
+        plan: Plan,
+        views: torch.Tensor,
+        labels: torch.Tensor,
+        classes: Classes,
+        touched: Touched | None,
+        log_prior: torch.Tensor | None,
+    ) -> Result:
+        if touched is None:
+            return cross_entropy_of_batch(plan, views, labels, classes, log_prior)
+        return cross_entropy_after(plan, views, labels, classes, touched, log_prior)
 
 
 def cross_entropy_of_views(
@@ -80,8 +102,8 @@ def _against_bank(
 
 def joined(results: list[Result]) -> Result:
     """The results of several views as one."""
-    loss, gradient, normaliser = zip(*results, strict=True)
-    return Result(torch.cat(loss), None if gradient[0] is None else torch.cat(gradient), torch.cat(normaliser))
+    loss, gradient, normaliser, share = zip(*results, strict=True)
+    return Result(torch.cat(loss), None if gradient[0] is None else torch.cat(gradient), torch.cat(normaliser), share[0])
 
 
 def lengths_of(views: torch.Tensor) -> torch.Tensor:
@@ -119,7 +141,7 @@ def cross_entropy_after(
     if len(classes.rates) < 2 * len(touched.labels):
         return cross_entropy_of_batch(plan, views, labels, every_state(classes, touched), log_prior)
     own = own_square(views, plan.temperature)
-    if plan.queued and plan.tile >= len(classes.rates):
+    if plan.tile >= len(classes.rates) and not torch.compiler.is_compiling():
         places, bias = _beside_touched(views, labels, len(classes.rates), touched, log_prior)
         return in_one_pass(plan, views, own, places, classes, touched.states(), bias, touched.of_samples())
     label = label_terms(plan, views, own, touched.of_samples(), label_bias(log_prior, labels, views))
@@ -195,6 +217,8 @@ def sums_over_classes(
     num_classes = classes.rates.shape[-1]
     apart = None if touched is None else occurring(touched.labels, num_classes)
     streams = plan.compiled_tiles and not torch.compiler.is_compiling()
+    if streams and plan.gradient:  # from sums that exist, so that the first tile needs no graph of its own
+        sums = Sums(sums.top, sums.total, None if plan.tangential else torch.zeros_like(sums.total), torch.zeros_like(views))
     square = own
     for first, last in plan.tiles(num_classes):
         prior = views.new_zeros(last - first) if log_prior is None else log_prior[first:last]
@@ -231,25 +255,31 @@ def _visit_tile(
     first: torch.Tensor | int,
     apart: torch.Tensor | None,
 ) -> Sums:
-    """Visit the classes first .. first + T - 1, each row without its label, and all but the last view without those that are true in `apart`, (T,).
-
-    In one loop over rows and classes: views and samples are one dimension where that is possible.
-    """
-    excluded = (labels - first)[:, None] == torch.arange(len(bias), device=labels.device)  # (B, T)
-    if classes.rows.dim() == 3:
+    """Visit the classes first .. first + T - 1, each row without its label, and all but the last view without those that are true in `apart`, (T,)."""
+    # (B, T); in 32 bits, which a vector of the processor holds as many of as of float32
+    places = once(torch.arange(len(bias), dtype=torch.int32, device=labels.device))
+    excluded = (labels - first).to(torch.int32)[:, None] == places
+    # through the bias, which on a device would be one more kernel for each compiled tile
+    by_bias = on_host(views) or not torch.compiler.is_compiling()
+    if apart is not None and by_bias:
+        bias = torch.stack([bias.masked_fill(apart, -torch.inf)] * (len(views) - 1) + [bias])[:, None]
+    if classes.rows.dim() == 3 or not torch.compiler.is_compiling():
         return visit(plan, sums, views, own, classes, bias, excluded)[0]
-    excluded = excluded.repeat(len(views), 1)  # (V B, T)
-    if apart is not None:
+    # in one loop over rows and classes: views and samples are one dimension
+    rows, excluded = views.shape[:2], excluded.repeat(len(views), 1)
+    if apart is not None and by_bias:
+        bias = once(bias).expand(*rows, -1).flatten(0, 1)
+    elif apart is not None:
         last_view = torch.arange(len(excluded), device=labels.device) >= len(excluded) - len(labels)
         excluded = excluded | (apart & ~last_view[:, None])
     flat = Sums(*(None if tensor is None else tensor.flatten(0, 1) for tensor in sums))  # type: ignore[arg-type]
     flat, _ = visit(plan, flat, views.flatten(0, 1), own.flatten(0, 1), classes, bias, excluded)
-    return Sums(*(None if tensor is None else tensor.unflatten(0, views.shape[:2]) for tensor in flat))  # type: ignore[arg-type]
+    return Sums(*(None if tensor is None else tensor.unflatten(0, rows) for tensor in flat))  # type: ignore[arg-type]
 
 
 @cache
 def _compiled_visit(rows: int, tile: int) -> Callable[..., Sums]:
-    return compile_(copied(_visit_tile))
+    return compiled_copy(_visit_tile)
 
 
 def _put_back(part: Sums, sums: Sums) -> Sums:
