@@ -113,6 +113,28 @@ def test_loss_and_gradient_are_those_of_float64(case: tuple[Any, ...], products:
     assert gradient.max() <= 4
 
 
+def test_more_classes_than_programs() -> None:
+    """A program then has several tiles, and scales what it has of the sums where the largest logit grows from one to the next."""
+    given = problem(2, 9000, 32, "wide", True, 0.1)
+    order = pg.vmf_scores(given.features[:1], given.state, 0.1)[0].argsort()
+    given = given._replace(state=pg.ClassState(given.state.mean_direction[order], given.state.concentration[order]), log_prior=None)
+    loss, gradient = errors(given.loss("triton"), given, truth(given))
+    assert loss.max() <= 4
+    assert gradient.max() <= 4
+
+
+def test_a_block_of_rows_of_the_last_view() -> None:
+    """It has nothing to do in the part of the batch's own classes, and must read nothing of it."""
+    views, labels = torch.randn(2, 40, 32), torch.arange(40) % 7
+    found = []
+    for execution in ("eager", "triton"):
+        loss = pg.ProCoLoss(45, 32, execution=execution, generator=torch.Generator().manual_seed(1))
+        leaf = views.clone().requires_grad_()
+        value = loss(leaf, labels)
+        found.append((value.detach(), torch.autograd.grad(value, leaf)[0]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("products", ACCURATE)
 def test_no_worse_than_the_eager_execution(products: str) -> None:
     """Root mean squares over many rows; at most a fifth more."""
