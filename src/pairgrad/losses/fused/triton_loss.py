@@ -507,7 +507,7 @@ def finish(
     highest = tl.max(top, 0)
     shrink = tl.exp(top - highest)
     total = tl.sum(tl.load(TOTAL + at, mask=part < parts, other=0.0) * shrink, 0)
-    log_total = tl.log(total)
+    log_total = tl.where(total == 0, float("-inf"), tl.log(tl.where(total == 0, 1.0, total)))  # where there is one class
     odds = log_total + (highest - logit)  # log of (1 - p_y) / p_y
     small = tl.exp(-tl.abs(odds))
     loss = tl.maximum(odds, 0.0) + _log1p(small)
@@ -526,7 +526,7 @@ def finish(
     tl.store(LOSS + tl.program_id(0), result)
     if GRADIENT:
         # d loss / d z_j = share exp(z_j - highest) - counted u_j for j != y, and for the label `own_share` in place of the first term
-        all_ = total + tl.exp(logit - highest)
+        all_ = total + tl.exp(tl.minimum(logit - highest, 88.0))  # beyond, others have no share that float32 could hold
         share = (hard + counted * weight) / all_
         own_share = -hard * away
         if LINEAR_SCORE is not None:
