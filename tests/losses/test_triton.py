@@ -308,6 +308,12 @@ def _operands(features: torch.Tensor, given: Problem, gradient: bool = True) -> 
     return features, given.labels, *classes, given.log_prior, *nothing, given.temperature, numbers, lengths, True, gradient, 1.0, "3xtf32"
 
 
+def test_more_features_than_an_offset_can_count_are_refused() -> None:
+    given = problem(1, 3, 32, "wide", True, 0.1)
+    with pytest.raises(ValueError, match=r"must have fewer than 2\^31 numbers, got shape \(1, 67108864, 32\): divide the batch"):
+        triton_loss.vmf_cross_entropy(*_operands(given.features.expand(1, 2**26, 32), given))
+
+
 @pytest.mark.filterwarnings("ignore:.*opcheck")
 def test_the_operator_is_one_of_torch() -> None:
     given = problem(3, 20, 32, "wide", True, 0.1)

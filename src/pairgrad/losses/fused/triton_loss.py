@@ -80,10 +80,10 @@ def vmf_cross_entropy(
     """
     views, batch, dim = features.shape
     num_classes = len(rows)
+    features, rows, labels = _side_by_side(features), _side_by_side(rows), labels.contiguous()
     loss, found, normaliser = _results(features, gradient)
     if not batch:
         return loss, found, normaliser
-    features, rows, labels = _side_by_side(features), _side_by_side(rows), labels.contiguous()
     half = features.dtype == rows.dtype != torch.float32
     generation = 9 if INTERPRETED else tensor_core_generation(features.device)
     tiles = tiles_for(views * batch, num_classes, generation)
