@@ -93,6 +93,9 @@ def page(results: dict[torch.dtype, dict[tuple[str, tuple[int, int]], float]], s
         "`difference`, `slope` and `complement`",
         "are the kernels themselves.",
         "",
+        "Outside of the range of the table the same bounds hold, plus a few units of the smallest subnormal number: see",
+        "[the ends of the range](numerics.md#ends-of-the-range).",
+        "",
     ]
     return "\n".join(lines)
 

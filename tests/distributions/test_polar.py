@@ -27,7 +27,7 @@ def truth(quantity: str, dim: int, kappa: float) -> float:
 def test_angles_by_rejection(dtype: torch.dtype) -> None:
     pairs = PAIRS if dtype == torch.float64 else PAIRS[1::2]
     for seed, (dim, kappa) in enumerate(pairs):
-        angles = PolarAngle(dim).draw(torch.full((COUNT,), kappa, dtype=dtype), generator(seed))
+        angles = PolarAngle(dim).draw(torch.full((COUNT,), kappa, dtype=dtype), torch.Size((COUNT,)), generator(seed))
         assert angles.dtype == dtype
         check_angles(angles, dim, float(torch.tensor(kappa, dtype=dtype)), rounding_share(dim, kappa, dtype))
 
@@ -52,7 +52,7 @@ def test_angles_by_quantiles(dtype: torch.dtype) -> None:
 def test_many_concentrations_in_one_call() -> None:
     """Rejected places are filled with draws of their own concentration."""
     kappa = torch.tensor([0.0, 2.0, 50.0, 1e4], dtype=torch.float64)
-    angles = PolarAngle(5).draw(kappa.expand(COUNT // 4, 4), generator(7))
+    angles = PolarAngle(5).draw(kappa, torch.Size((COUNT // 4, 4)), generator(7))
     for i, k in enumerate(kappa.tolist()):
         check_angles(angles[:, i], 5, k)
 

@@ -1,6 +1,7 @@
 """Distributions on the sphere, as `torch.distributions` have them.
 
-`von_mises_fisher` with its `polar` angle (sampling, reparameterised), `uniform`, `estimate` (fitting), and `unit` (the constraint and its transform).
+`von_mises_fisher` with its `density` and its `polar` angle (sampling, reparameterised), `uniform`, `estimate` (fitting), and `unit` (the constraint and
+its transform).
 """
 
 from pairgrad.distributions.estimate import Estimate

@@ -12,12 +12,14 @@ Gauss-Legendre rule of fixed size over the stretch where they count is exact to 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 
 from pairgrad.distributions.unit import source
 from pairgrad.ground._torch_private import standard_gamma
-from pairgrad.ground.checks import inside_torch_func, readable
+from pairgrad.ground.checks import SMALL, in_plain_memory, inside_torch_func, readable
 from pairgrad.ground.devices import widest
 from pairgrad.ground.quadrature import as_tensors, gauss_legendre
 from pairgrad.potentials.autograd import differentiable
@@ -33,6 +35,7 @@ _LONGER_ABOVE = 1.8
 QUANTILE_STEPS = {torch.float64: 9, torch.float32: 7}
 # Each round of rejection keeps at least 65 % of the proposals: after this many, fewer than 1e-14 of the draws are left to the quantile function.
 ROUNDS = 32
+_SPARED = 1000  # draws up to which a second round would cost more than proposals to spare
 _CHUNK = 1 << 16  # angles whose integrals are taken at once, each with all its nodes
 
 
@@ -93,47 +96,87 @@ class PolarAngle:
         excess = 2 * torch.sin(angle / 2).square() - rest[..., None]  # R - cos(angle)
         return -(side[..., None] * excess * weight).sum(-1)
 
-    def draw(self, kappa: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-        """One angle per concentration, exactly distributed.
+    def draw(self, kappa: torch.Tensor, shape: torch.Size, generator: torch.Generator | None = None) -> torch.Tensor:
+        """Angles of `shape`, to which kappa broadcasts, exactly distributed.
 
         In three dimensions by the closed form of the quantile function. Otherwise by rejection [wood1994simulation] on the CPU, where the draws that are
         still open can be counted without waiting for a device; what `ROUNDS` rounds leave open, and everything on other devices, under torch.compile and
         under torch.func, by the quantile function. No gradient: see `moving`.
         """
         kappa = kappa.detach()
+        plain = readable(kappa) and not inside_torch_func()
+        if self.dim != 3 and not plain:
+            kappa = kappa.expand(shape)
+            return self.quantile(_uniform(kappa, shape, generator), kappa)
+        few = plain and in_plain_memory((kappa,)) and shape.numel() <= SMALL
+        rates: Any = kappa.numpy(force=True) if few else kappa
         if self.dim == 3:
-            return _quantile_on_the_sphere(_uniform(kappa, generator), kappa)
-        if not readable(kappa) or inside_torch_func():
-            return self.quantile(_uniform(kappa, generator), kappa)
-        flat = kappa.reshape(-1)
-        angle, open_ = self._proposals(flat, generator)
-        places = open_.nonzero().squeeze(-1)
+            chances: Any = _uniform(kappa, shape, generator)
+            if not few:
+                return _quantile_on_the_sphere(chances, rates).to(kappa.dtype)
+            with np.errstate(all="ignore"):
+                return torch.from_numpy(np.asarray(_quantile_on_the_sphere(chances.numpy(), rates), rates.dtype))
+        if kappa.numel() == 1:
+            return self._accepted(rates.reshape(()), kappa, shape, generator, few)
+        flat = kappa.expand(shape).reshape(-1)
+        rates = flat.numpy(force=True) if few else flat
+        angle, rejected = self._proposals(rates, len(flat), kappa, generator, few)
+        places = _where(rejected)
         for _ in range(ROUNDS - 1):
             if not len(places):
                 break
-            again, open_ = self._proposals(flat[places], generator)
+            again, rejected = self._proposals(rates[places], len(places), kappa, generator, few)
             angle[places] = again
-            places = places[open_]
+            places = places[rejected]
+        angle = torch.from_numpy(angle) if few else angle
         if len(places):
-            angle[places] = self.quantile(_uniform(flat[places], generator), flat[places])
-        return angle.reshape(kappa.shape)
+            angle[places] = self.quantile(_uniform(flat, flat[places].shape, generator), flat[places])
+        return angle.reshape(shape)
 
-    def _proposals(self, kappa: torch.Tensor, generator: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Angles from the envelope of [wood1994simulation], and which of them are rejected.
+    def _accepted(self, rate: Any, kappa: torch.Tensor, shape: torch.Size, generator: torch.Generator | None, few: bool) -> torch.Tensor:
+        """Draws of one distribution: of few, more proposals than are needed, because another round takes longer than they do."""
+        found: list[Any] = []
+        missing = shape.numel()
+        for _ in range(ROUNDS):
+            if found and not missing:
+                break
+            spare = 8 + 6 * missing // 10 if missing <= _SPARED else 0
+            angle, rejected = self._proposals(rate, missing + spare, kappa, generator, few)
+            found.append(angle[~rejected][:missing])
+            missing -= len(found[-1])
+        if missing:
+            left = kappa.expand(missing)
+            rest = self.quantile(_uniform(left, left.shape, generator), left)
+            found.append(rest.numpy() if few else rest)
+        if few:
+            found = [torch.from_numpy(part) for part in found]
+        return (found[0] if len(found) == 1 else torch.cat(found)).reshape(shape)
+
+    def _proposals(self, kappa: Any, count: int, like: torch.Tensor, generator: torch.Generator | None, few: bool) -> tuple[Any, Any]:
+        """Angles from the envelope of [wood1994simulation], and which of them are rejected; `few`: as arrays.
 
         With b in (0, 1] the solution of 4 kappa b = (p - 1) (1 - b^2) and two gamma variables g, h of shape (p - 1) / 2, the proposal is
         w = (h - b g) / (h + b g), accepted with the probability exp((p - 1) (z + log(1 - z))), z = kappa (w - w_0) / (p - 1), w_0 = (1 - b) / (1 + b). In
         this form 1 - w, 1 + w and w - w_0 are quotients of what was drawn: nothing is lost at large kappa, at small kappa, or in high dimension.
         """
-        shape = (self.dim - 1) / 2
-        b = 1 / (kappa / shape + torch.hypot(kappa / shape, torch.ones_like(kappa)))
-        alpha = torch.full_like(kappa, shape)
-        g, h = (standard_gamma(alpha, generator) for _ in range(2))
-        size = h + b * g
-        z = kappa / shape * b * (h - g) / ((1 + b) * size)
-        uniform = torch.rand(kappa.shape, dtype=kappa.dtype, device=kappa.device, **source(generator))
-        rejected = uniform > torch.exp((self.dim - 1) * (z + torch.log1p(-z)))
-        return 2 * torch.atan2(torch.sqrt(b * g), torch.sqrt(h)), rejected
+        place = {"dtype": like.dtype, "device": like.device}
+        if self.dim == 2:  # the quotient of two gamma variables of shape 1/2 is the square of the tangent of a uniform angle
+            uniform, g = torch.rand(2, count, **place, **source(generator))
+            g, h = g.mul_(math.pi).tan_().square_(), None
+        else:
+            g, h = standard_gamma(torch.full((2, count), (self.dim - 1) / 2, **place), generator)
+            uniform = torch.rand(count, **place, **source(generator))
+        xp: Any = np if few else torch
+        if few:
+            g, h, uniform = g.numpy(), h if h is None else h.numpy(), uniform.numpy()
+        h = xp.ones_like(g) if h is None else h
+        with np.errstate(all="ignore"):
+            rate = 2 / (self.dim - 1) * kappa
+            b = 1 / (rate + xp.hypot(rate, xp.ones_like(rate)))
+            share = b * g
+            z = rate * b / (1 + b) * (h - g) / (h + share)
+            rejected = uniform > xp.exp((self.dim - 1) * (z + xp.log1p(-z)))
+            return 2 * xp.arctan2(xp.sqrt(share), xp.sqrt(h)), rejected
 
     def quantile(self, probability: torch.Tensor, kappa: torch.Tensor) -> torch.Tensor:
         """The angle below which a share `probability` in (0, 1) of the draws lies.
@@ -173,18 +216,30 @@ class PolarAngle:
         return 2 * torch.asin(torch.sqrt(rest / 2))
 
 
-def _quantile_on_the_sphere(probability: torch.Tensor, kappa: torch.Tensor) -> torch.Tensor:
-    """The quantile function for p = 3, where cos(theta) has an exponential distribution cut off at -1: kappa (1 - cos) = -log(1 - u (1 - e^(-2 kappa)))."""
-    rate = kappa.to(probability.dtype).clamp_min(torch.finfo(probability.dtype).eps ** 2)  # below that it is uniform to rounding
-    rest = -torch.log1p(probability * torch.expm1(-2 * rate)) / rate
-    return (2 * torch.asin(torch.sqrt((rest / 2).clamp_max(1.0)))).to(kappa.dtype)
+def _where(condition: Any) -> Any:
+    """The places in a vector where a condition holds."""
+    return condition.nonzero().squeeze(-1) if isinstance(condition, torch.Tensor) else condition.nonzero()[0]
 
 
-def _uniform(like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+def _quantile_on_the_sphere(probability: Any, kappa: Any) -> Any:
+    """The quantile function for p = 3, where cos(theta) has an exponential distribution cut off at -1: kappa (1 - cos) = -log(1 - u (1 - e^(-2 kappa)));
+    of tensors or arrays.
+    """
+    xp: Any = torch if isinstance(kappa, torch.Tensor) else np
+    wide = kappa.to(probability.dtype) if isinstance(kappa, torch.Tensor) else kappa.astype(np.float64)
+    rate = -2 * (wide + _UNIFORM)
+    rest = xp.log1p(probability * xp.expm1(rate)) / rate
+    return 2 * xp.arcsin(xp.sqrt(np.minimum(rest, 1.0) if xp is np else rest.clamp_max(1.0)))
+
+
+_UNIFORM = 1e-31  # a concentration at which the distribution is uniform to rounding, and that is below the rounding of others
+
+
+def _uniform(like: torch.Tensor, shape: torch.Size, generator: torch.Generator | None) -> torch.Tensor:
     """Uniform in the open interval, in float64 where the device has it: float32 has no numbers between 1 - 6e-8 and 1."""
     dtype = widest(like.device)
     spacing = torch.finfo(dtype).eps / 2
-    return torch.rand(like.shape, dtype=dtype, device=like.device, **source(generator)).clamp(spacing, 1 - spacing)
+    return torch.rand(shape, dtype=dtype, device=like.device, **source(generator)).clamp(spacing, 1 - spacing)
 
 
 # theta as a function of kappa: the draw itself, with `rate` as its derivative, as often as it is asked for

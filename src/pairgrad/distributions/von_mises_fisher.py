@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch.distributions import Distribution, constraints, register_kl
 
+from pairgrad.distributions.density import few_log_densities, log_density
 from pairgrad.distributions.estimate import Estimate, estimate
 from pairgrad.distributions.polar import PolarAngle, moving
 from pairgrad.distributions.uniform import HypersphericalUniform
-from pairgrad.distributions.unit import check_batch, check_last, check_unit, directions_at, unit_vector
+from pairgrad.distributions.unit import check_batch, check_last, check_unit, directions_at, unit_arrays, unit_vector
 from pairgrad.ground._torch_private import new_distribution
 from pairgrad.ground.checks import (
     HALF_DTYPES,
@@ -19,12 +23,14 @@ from pairgrad.ground.checks import (
     describe,
     floating_tensor,
     generator_or_none,
+    in_plain_memory,
     on_one_device,
     optional_boolean,
     real_number,
     shape_of,
 )
 from pairgrad.ground.precision import full_precision
+from pairgrad.potentials.kernels import of_number
 from pairgrad.potentials.protocol import result_dtype
 from pairgrad.potentials.registry import paired
 from pairgrad.sphere.area import log_area
@@ -60,7 +66,7 @@ class VonMisesFisher(Distribution):
         >>> vmf = VonMisesFisher(mu, kappa)
         >>> x = vmf.rsample((1000,), generator=torch.Generator().manual_seed(0))
         >>> x.shape, round((x.detach() @ mu).mean().item(), 3), round(vmf.mean.detach().norm().item(), 4)
-        (torch.Size([1000, 512]), 0.022, 0.0215)
+        (torch.Size([1000, 512]), 0.02, 0.0215)
         >>> kl = torch.distributions.kl_divergence(vmf, VonMisesFisher(-mu, 2 * kappa))
         >>> round(kl.item(), 4)
         1.0627
@@ -83,29 +89,20 @@ class VonMisesFisher(Distribution):
             concentration = torch.full((), number, dtype=mean_direction.dtype, device=mean_direction.device)  # no copy from the host
         concentration = floating_tensor("concentration", concentration)
         on_one_device("mean_direction", mean_direction, "concentration", concentration)
-        try:
-            batch_shape = torch.broadcast_shapes(mean_direction.shape[:-1], concentration.shape)
-        except RuntimeError:
-            raise ValueError(
-                f"concentration must broadcast against the batch {tuple(mean_direction.shape[:-1])} of mean_direction (its shape without the last "
-                f"dimension), got {describe(concentration)}"
-            ) from None
+        batch_shape = _batch_shape(mean_direction, concentration)
         dtype = torch.promote_types(mean_direction.dtype, concentration.dtype)
-        direction = mean_direction.to(dtype)
+        direction, values = mean_direction.to(dtype), concentration.to(dtype)
         if mean_direction.dtype in HALF_DTYPES and dtype not in HALF_DTYPES:
             direction = torch.nn.functional.normalize(direction, dim=-1)  # a unit vector in few digits is not one in many
-        self.mean_direction = direction.expand(*batch_shape, -1)
-        self.concentration = concentration.to(dtype).expand(batch_shape)
+        self.mean_direction = direction if direction.shape[:-1] == batch_shape else direction.expand(*batch_shape, -1)
+        self.concentration = values if values.shape == batch_shape else values.expand(batch_shape)
         self.estimate: Estimate | None = None
         self._potential = paired(mean_direction.shape[-1])
         self._looks = validate_args
+        self._kept: dict[str, tuple[Any, Any]] = {}
         check_unit("mean_direction", mean_direction, validate_args)
-        values = concentration.detach()
-        if looks(concentration, validate_args) and bool((wrong := ~((values >= 0) & values.isfinite())).any()):
-            raise ValueError(
-                f"concentration must be finite and >= 0, got {values[wrong][0].item():g} in {describe(concentration)}: apply e.g. "
-                "torch.nn.functional.softplus to the output that predicts it"
-            )
+        if looks(concentration, validate_args):
+            _check_concentration(concentration.detach())
         super().__init__(batch_shape, mean_direction.shape[-1:], validate_args=False)  # the values have been looked at
 
     @classmethod
@@ -153,7 +150,7 @@ class VonMisesFisher(Distribution):
             raise ValueError(f"batch_shape must be one that the batch {tuple(self.batch_shape)} expands to, got {tuple(shape)}")
         new.mean_direction = self.mean_direction.expand(*shape, self.dim)
         new.concentration = self.concentration.expand(shape)
-        new.estimate, new._potential, new._looks = None, self._potential, self._looks
+        new.estimate, new._potential, new._looks, new._kept = None, self._potential, self._looks, {}
         Distribution.__init__(new, shape, self.event_shape, validate_args=False)
         return new
 
@@ -199,20 +196,57 @@ class VonMisesFisher(Distribution):
         """The logarithm of the density with respect to the area of the sphere."""
         floating_tensor("value", value)
         check_last("value", value, self.dim)
-        check_unit("value", value, self._looks)
         check_batch("value", value, self.batch_shape, self.mean_direction.device)
-        dtype = torch.promote_types(value.dtype, self.mean_direction.dtype)
+        direction, kappa = self.mean_direction, self.concentration
+        dtype = value.dtype
+        if dtype is direction.dtype and in_plain_memory((value, direction, kappa)):
+            array = value.numpy(force=True)
+            if self._looks is not False and not unit_arrays(array):
+                check_unit("value", value, self._looks)
+            return few_log_densities(self._peak(dtype), array, direction, kappa)
+        lengths = check_unit("value", value, self._looks)
+        dtype = torch.promote_types(dtype, direction.dtype)
         wide = computing_dtype("value", dtype)
+        x, direction, kappa = (t if t.dtype is wide else t.to(wide) for t in (value, direction, kappa))
+        lengths = lengths if value.dtype is wide else None
+        density = log_density(self._potential, lambda: self._peak(wide), x, direction, kappa, lengths)
         dtype = result_dtype(dtype, value.device.type)
-        kappa = self.concentration.to(wide)
-        offset = value.to(wide) - self.mean_direction.to(wide)
-        with full_precision(value.device.type):
-            square = torch.linalg.vecdot(offset, offset)  # reads once and stores nothing, where the sum of squares would
-        return (self._potential.deficit(kappa) - kappa * (square / 2) - log_area(self.dim)).to(dtype)
+        return density if density.dtype is dtype else density.to(dtype)
+
+    def _peak(self, dtype: torch.dtype) -> torch.Tensor | float:
+        """[kappa - Phi(kappa)] - log |S|, the largest log-density: of one distribution on the host without a graph a number, else a tensor of `dtype`."""
+        return self._once(
+            f"peak in {dtype}",
+            lambda kappa: self._potential.deficit(kappa.to(dtype)) - log_area(self.dim),
+            lambda kappa: of_number(self._potential, "deficit", kappa) - log_area(self.dim),
+        )
 
     def entropy(self) -> torch.Tensor:
         """Differential entropy: the logarithm of the area, less the divergence from the uniform distribution."""
-        return _rounded(log_area(self.dim) - self._from_uniform(), self)
+        found = self._once(
+            "entropy",
+            lambda kappa: log_area(self.dim) - self._potential.legendre(_wide(kappa)),
+            lambda kappa: log_area(self.dim) - of_number(self._potential, "legendre", kappa),
+        )
+        if not isinstance(found, torch.Tensor):
+            return torch.full(self.batch_shape, found, dtype=self.mean_direction.dtype, device=self.mean_direction.device)
+        return _rounded(found, self)
+
+    def _once(
+        self, name: str, of_tensor: Callable[[torch.Tensor], torch.Tensor], of_number: Callable[[float], float]
+    ) -> torch.Tensor | float:
+        """A function of the concentration, which is kept where it is cheap to see that this has not changed: numbers on the host, without a graph."""
+        kappa = self.concentration
+        if not in_plain_memory((kappa,)):
+            return of_tensor(kappa)
+        kept = self._kept.get(name)
+        if kappa.numel() == 1:
+            number = kappa.item()
+            if kept is None or kept[0] != number:
+                kept = self._kept[name] = number, of_number(number)
+        elif kept is None or not np.array_equal(kept[0], kappa.numpy(force=True)):
+            kept = self._kept[name] = kappa.numpy(force=True).copy(), of_tensor(kappa)
+        return kept[1].clone() if isinstance(kept[1], torch.Tensor) else kept[1]
 
     def _from_uniform(self) -> torch.Tensor:
         """kappa R - Phi, the Kullback-Leibler divergence to the uniform distribution, in the dtype that is computed in."""
@@ -234,7 +268,7 @@ class VonMisesFisher(Distribution):
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         """Exact draws, of shape sample_shape + batch_shape + (p,); time and memory are proportional to their number of coordinates."""
         with torch.no_grad():
-            return self.rsample(sample_shape, generator).detach()  # forward-mode tangents too
+            return self._drawn(sample_shape, generator, moves=False).detach()  # forward-mode tangents too
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> torch.Tensor:
         r"""Exact draws \(x = \cos\theta\,\mu + \sin\theta\,v\) that move with the parameters.
@@ -247,17 +281,54 @@ class VonMisesFisher(Distribution):
             sample_shape: of the draws per entry of the batch.
             generator: where the randomness comes from; torch's default generator of the device if None.
         """
+        return self._drawn(sample_shape, generator, moves=True)
+
+    def _drawn(self, sample_shape: Any, generator: torch.Generator | None, *, moves: bool) -> torch.Tensor:
         shape = shape_of("sample_shape", sample_shape) + self.batch_shape + self.event_shape
         generator_or_none("generator", generator)
-        wide = computing_dtype("mean_direction", self.mean_direction.dtype)
-        direction, kappa = self.mean_direction.to(wide), self.concentration.to(wide).expand(shape[:-1])
+        direction, kappa = _wide(self.mean_direction), _wide(self.concentration)
         polar = PolarAngle(self.dim)
         with full_precision(direction.device.type):
-            angle = moving(polar, kappa, polar.draw(kappa, generator))
-            return directions_at(angle, direction, shape, generator).to(self.mean_direction.dtype)
+            angle = polar.draw(kappa, shape[:-1], generator)
+            if moves:
+                angle = moving(polar, kappa.expand(shape[:-1]), angle)
+            drawn = directions_at(angle, direction, shape, generator)
+        return drawn if drawn.dtype is self.mean_direction.dtype else drawn.to(self.mean_direction.dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(dim={self.dim}, batch_shape={tuple(self.batch_shape)}, dtype={self.mean_direction.dtype})"
+
+
+def _batch_shape(mean_direction: torch.Tensor, concentration: torch.Tensor) -> torch.Size:
+    """What the two broadcast to; a ValueError for a concentration that still has the dimension of the coordinates."""
+    batch, shape = mean_direction.shape[:-1], concentration.shape
+    if shape == batch or not shape:
+        return batch
+    if batch and shape == (*batch, 1):
+        raise ValueError(
+            f"concentration must have the shape {tuple(batch)} of mean_direction without its last dimension, got {describe(concentration)}, which would "
+            "broadcast to every pair of the two: use concentration.squeeze(-1)"
+        )
+    try:
+        return torch.broadcast_shapes(batch, shape)
+    except RuntimeError:
+        raise ValueError(
+            f"concentration must broadcast against the batch {tuple(batch)} of mean_direction (its shape without the last dimension), got "
+            f"{describe(concentration)}"
+        ) from None
+
+
+def _check_concentration(values: torch.Tensor) -> None:
+    if values.numel() == 1:
+        wrong = None if 0 <= (number := values.item()) < math.inf else number
+    else:
+        outside = ~((values >= 0) & values.isfinite())
+        wrong = values[outside][0].item() if bool(outside.any()) else None
+    if wrong is not None:
+        raise ValueError(
+            f"concentration must be finite and >= 0, got {wrong:g} in {describe(values)}: apply e.g. "
+            "torch.nn.functional.softplus to the output that predicts it"
+        )
 
 
 def _same_sphere(first: Any, second: Any) -> torch.Size:
@@ -277,7 +348,7 @@ def _squared_distance(first: VonMisesFisher, second: VonMisesFisher) -> torch.Te
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
     """In the dtype that is computed in: half precision in float32, so that terms are not rounded before they are added."""
-    return tensor.to(computing_dtype("mean_direction", tensor.dtype))
+    return tensor.float() if tensor.dtype in HALF_DTYPES else tensor
 
 
 def _rounded(result: torch.Tensor, *laws: VonMisesFisher) -> torch.Tensor:

@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 
 import torch
 import torch._C._functorch as functorch
+import torch.autograd.forward_ad as _forward_mode
 import torch.nn.modules.module as _module
 from torch.utils import _pytree
 
 pytree = _pytree  # nested containers of tensors; there is no public module for them
 is_functorch_wrapped_tensor = functorch.is_functorch_wrapped_tensor  # whether a transform of torch.func holds a tensor
+is_legacy_batched = functorch.is_legacy_batchedtensor  # whether autograd holds a batch of gradients (`is_grads_batched`) as one tensor
 maybe_current_level = functorch.maybe_current_level  # how many transforms of torch.func are active; None without any
 current_backward = torch._C._current_graph_task_id  # the number of the backward pass that runs in this thread, -1 outside of one
 owner_of = attrgetter("_forward_cls")  # the class whose `apply` made a context, which must be one
@@ -145,6 +147,18 @@ def set_global_hooks(hooks: list[Any]) -> None:
             registry.update(value)
         else:
             setattr(_module, name, value)
+
+
+def forward_mode() -> bool:
+    """Whether tensors may carry tangents (`torch.autograd.forward_ad`)."""
+    return _forward_mode._current_level >= 0
+
+
+def unobserved() -> bool:
+    """Whether operations are what they seem: no transform of torch.func, no forward mode, no mode and no tracer follows them."""
+    return not (
+        functorch.maybe_current_level() is not None or forward_mode() or torch._C._len_torch_dispatch_stack() or torch._C._is_tracing()
+    )
 
 
 def dispatch_modes() -> int:

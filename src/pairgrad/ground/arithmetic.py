@@ -1,9 +1,9 @@
-"""The three arithmetics a formula is evaluated in.
+"""The arithmetics a formula is evaluated in.
 
 A formula of this library is written once, as a function of its argument and of an *arithmetic*: the object that says
 how to take a square root, a logarithm or the value of a polynomial. Torch tensors give the kernel that trains, mpmath
-gives fifty digits, python-flint gives balls that provably contain the result. Because all three run the same lines, the
-kernel, the coherence test and the certificate cannot drift apart.
+gives fifty digits, python-flint gives balls that provably contain the result. Because all run the same lines, the
+kernel, the coherence test and the certificate cannot drift apart. NumPy and plain floats stand in for torch where few numbers are computed.
 
 Constants are exact: `fractions.Fraction`, or a float that is meant to the last bit. `constant` brings them into the arithmetic, rounded once.
 
@@ -17,16 +17,19 @@ Two operations differ in kind, not in meaning, between the arithmetics:
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from operator import methodcaller
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from pairgrad.ground._torch_private import is_functorch_wrapped_tensor
 from pairgrad.ground.devices import HOST, on_host
+from pairgrad.ground.quadrature import Rule, as_tensors
 
 Number = Any  # a tensor, an mpf or an arb, according to the arithmetic
 
@@ -149,6 +152,9 @@ class TorchArithmetic:
     absolute = staticmethod(torch.abs)
     maximum = staticmethod(torch.maximum)
     minimum = staticmethod(torch.minimum)
+    infinite = staticmethod(torch.isinf)
+    sign = staticmethod(torch.sign)
+    rule = staticmethod(as_tensors)
 
     log_integer = staticmethod(math.log)
     constant = staticmethod(float)
@@ -164,12 +170,29 @@ class TorchArithmetic:
             return torch.maximum(x, x.new_full((), least))  # not clamp: where the two are equal, autograd must give each a half
         return x.clamp_min(least)
 
-    def choose(self, condition: torch.Tensor, yes: torch.Tensor, no: torch.Tensor) -> torch.Tensor:
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum along the last dimension."""
+        return x.sum(-1)
+
+    def spacing(self, x: torch.Tensor) -> float:
+        """eps of the dtype."""
+        return torch.finfo(x.dtype).eps
+
+    def far(self, x: torch.Tensor) -> float:
+        """Beyond it the slope is 1 to rounding; up to it, squares do not overflow, nor do their sums with any finite number."""
+        return 2.0**480 if x.dtype == torch.float64 else 2.0**50
+
+    def finite(self, x: torch.Tensor) -> torch.Tensor:
+        """x, or the largest number in place of infinity."""
+        largest = torch.finfo(x.dtype).max
+        return x.clamp(-largest, largest)
+
+    def choose(self, condition: torch.Tensor, yes: torch.Tensor | float, no: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, yes, no)
 
     def log1p_over(self, x: torch.Tensor) -> torch.Tensor:
-        zero = x == 0
-        return torch.where(zero, 1.0, torch.log1p(x) / torch.where(zero, 1.0, x))
+        flat = x * x == 0  # not x == 0: log1p of a subnormal number may be wrong
+        return torch.where(flat, 1.0, torch.log1p(x) / torch.where(flat, 1.0, x))
 
     def radius(self, c: float, x: torch.Tensor) -> torch.Tensor:
         return self.polar(c, x)[0]
@@ -237,6 +260,118 @@ class FusedArithmetic(TorchArithmetic):
         for c in reversed(coefficients[:-2]):
             total = self.multiply_add(total, t, c)
         return total
+
+
+class NumpyArithmetic(TorchArithmetic):
+    """Arrays and NumPy's scalars with the bits of `TorchArithmetic` on the CPU, for tensors so small that starting torch's operations is what takes time.
+
+    Roots, logarithms and sums are torch's own, whose last bits are not those of NumPy.
+    """
+
+    absolute, maximum, minimum = staticmethod(np.abs), staticmethod(np.maximum), staticmethod(np.minimum)
+    infinite, sign = staticmethod(np.isinf), staticmethod(np.sign)
+
+    def reciprocal(self, x: Number) -> Number:
+        return 1 / x
+
+    def sqrt(self, x: Number) -> Number:
+        return torch.from_numpy(np.asarray(x)).sqrt().numpy()[()]
+
+    def log(self, x: Number) -> Number:
+        return torch.from_numpy(np.asarray(x)).log().numpy()[()]
+
+    def log1p(self, x: Number) -> Number:
+        return torch.from_numpy(np.asarray(x)).log1p().numpy()[()]
+
+    def at_least(self, x: Number, least: float) -> Number:
+        return np.maximum(x, least)
+
+    def total(self, x: Number) -> Number:
+        return torch.from_numpy(x).sum(-1).numpy()[()]
+
+    def spacing(self, x: Number) -> float:
+        return float(np.finfo(x.dtype).eps)
+
+    def far(self, x: Number) -> float:
+        return 2.0**480 if x.dtype == np.float64 else 2.0**50
+
+    def finite(self, x: Number) -> Number:
+        largest = np.finfo(x.dtype).max
+        return np.minimum(np.maximum(x, -largest), largest)
+
+    def rule(self, rule: Rule, like: Number) -> tuple[Number, Number]:
+        return np.asarray(rule[0], like.dtype), np.asarray(rule[1], like.dtype)
+
+    def choose(self, condition: Number, yes: Number, no: Number) -> Number:
+        return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else yes if condition else no
+
+    def log1p_over(self, x: Number) -> Number:
+        flat = x * x == 0
+        return self.choose(flat, 1 + 0 * x, self.log1p(x) / self.choose(flat, 1 + 0 * x, x))
+
+    def polar(self, c: float, x: Number) -> tuple[Number, Number]:
+        far = 2.0**500 if x.dtype == np.float64 else 2.0**60
+        near = np.minimum(np.maximum(x, -far), far)
+        root = self.sqrt(near * near + c * c)
+        return np.maximum(root, np.abs(x)), near / root
+
+    def polynomial(self, coefficients: Sequence[float], t: Number) -> Number:
+        if len(coefficients) < 8:
+            return _steps(coefficients, t)
+        square = t * t
+        return _steps(coefficients[::2], square) + t * _steps(coefficients[1::2], square)
+
+
+class FloatArithmetic(TorchArithmetic):
+    """Python's floats: a number at a time, where the last bit need not be that of a tensor. Division by 0 and the logarithm of 0 raise."""
+
+    sqrt, exp, log, log1p = staticmethod(math.sqrt), staticmethod(math.exp), staticmethod(math.log), staticmethod(math.log1p)
+    absolute, maximum, minimum = staticmethod(abs), staticmethod(max), staticmethod(min)
+    infinite = staticmethod(math.isinf)
+
+    def reciprocal(self, x: Number) -> Number:
+        return 1 / x
+
+    def sign(self, x: Number) -> Number:
+        return math.copysign(1.0, x) if x else 0.0
+
+    def spacing(self, x: Number) -> float:
+        return sys.float_info.epsilon
+
+    def far(self, x: Number) -> float:
+        return 2.0**480
+
+    def finite(self, x: Number) -> Number:
+        return max(min(x, sys.float_info.max), -sys.float_info.max)
+
+    def at_least(self, x: Number, least: float) -> Number:
+        return max(x, least)
+
+    def choose(self, condition: Number, yes: Number, no: Number) -> Number:
+        return yes if condition else no
+
+    def log1p_over(self, x: Number) -> Number:
+        return math.log1p(x) / x if x * x else 1.0
+
+    def polar(self, c: float, x: Number) -> tuple[Number, Number]:
+        near = max(min(x, 2.0**500), -(2.0**500))
+        root = math.sqrt(near * near + c * c)
+        return max(root, abs(x)), near / root
+
+    def polynomial(self, coefficients: Sequence[float], t: Number) -> Number:
+        return horner(coefficients, t)
+
+
+def _steps(coefficients: Sequence[float], t: Number) -> Number:
+    """Horner's scheme, in one buffer if t is an array."""
+    if len(coefficients) == 1:
+        return coefficients[0] + 0 * t
+    total = coefficients[-1] * t
+    for c in coefficients[-2:0:-1]:
+        total += c
+        total *= t
+    total += coefficients[0]
+    return total
 
 
 def _operand(value: torch.Tensor | float, dtype: torch.dtype) -> torch.Tensor:

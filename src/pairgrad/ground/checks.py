@@ -7,21 +7,23 @@ import inspect
 import math
 import numbers
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import torch
 
-from pairgrad.ground._torch_private import assert_async, is_functorch_wrapped_tensor, maybe_current_level
+from pairgrad.ground._torch_private import assert_async, is_functorch_wrapped_tensor, is_legacy_batched, maybe_current_level, unobserved
 from pairgrad.ground.devices import has_values, on_host
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64)
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _LONGEST = 100  # characters of what came that are shown
+SMALL = 2**14  # numbers of which torch takes longer to start an operation than to do it
 LARGEST = 2**63 - 1  # the largest size, count or seed that torch can take
 
 
@@ -212,6 +214,21 @@ def device_or_none(name: str, value: Any) -> torch.device | None:
 def readable(tensor: torch.Tensor) -> bool:
     """Whether looking at the values costs no device synchronisation: a plain CPU tensor, outside torch.compile and torch.func."""
     return not torch.compiler.is_compiling() and on_host(tensor) and not is_functorch_wrapped_tensor(tensor)
+
+
+def in_plain_memory(tensors: Sequence[torch.Tensor], most: int = SMALL) -> bool:
+    """Whether NumPy can compute with these tensors instead: at most so many float32 or float64 numbers of the host each, no graph to record, and nothing
+    that follows torch's operations.
+    """
+    if torch.compiler.is_compiling() or not unobserved():
+        return False
+    recorded = torch.is_grad_enabled()
+    for t in tensors:
+        if not 0 < t.numel() <= most or t.dtype not in DTYPES or not on_host(t) or type(t) not in _PLAIN or (recorded and t.requires_grad):
+            return False
+        if is_legacy_batched(t):
+            return False
+    return True
 
 
 def inside_torch_func() -> bool:

@@ -72,7 +72,8 @@ def has_values(tensor: torch.Tensor) -> bool:
 
 def on_host(tensor: torch.Tensor) -> bool:
     """Whether reading a number of it waits for nothing."""
-    return kind(tensor.device).on_host
+    device = tensor.device
+    return device == HOST or kind(device).on_host  # the first is fast, and this is asked many times in a step
 
 
 def widest(device: torch.device | None) -> torch.dtype:

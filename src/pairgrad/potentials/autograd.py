@@ -2,7 +2,9 @@
 
 `differentiable` turns a kernel and its partial derivatives into a function of tensors that autograd, `torch.func` (vmap, grad, jvp) and
 `torch.compile(fullgraph=True)` can use. A partial derivative is itself written with differentiable functions, which is what makes double
-backward work. A custom `jvp` and fullgraph capture exclude each other, so a compiled region gets the same rule without it.
+backward work. There is one rule in three forms: a custom `jvp` and fullgraph capture exclude each other, so a compiled region gets the rule without it;
+transforms need `setup_context`, for which torch inspects a signature at every call, longer than a kernel of few numbers takes; and where no
+derivative is wanted the kernel is called as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import Any
 
 import torch
 from torch.autograd import Function
+
+from pairgrad.ground._torch_private import forward_mode, maybe_current_level
 
 Kernel = Callable[..., torch.Tensor]
 
@@ -48,7 +52,7 @@ def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False)
                 for partial, wanted in zip(partials, ctx.needs_input_grad[1:], strict=True)
             )
 
-    class Eager(Compiled):
+    class Transformed(Compiled):
         generate_vmap_rule = True
 
         @staticmethod
@@ -63,12 +67,27 @@ def differentiable(kernel: Kernel, *partials: Kernel, uses_output: bool = False)
             products = [d * partial(ctx.owner, output, *tensors) for partial, d in pairs if d is not None]
             return sum(products[1:], start=products[0])
 
+    class Eager(Function):
+        @staticmethod
+        def forward(ctx: Any, owner: Any, *tensors: torch.Tensor) -> torch.Tensor:
+            output = kernel(owner, *tensors)
+            Transformed.setup_context(ctx, (owner, *tensors), output)
+            return output
+
+        backward, jvp = Compiled.backward, Transformed.jvp  # type: ignore[assignment]
+
     def _split(saved: tuple[torch.Tensor, ...]) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
         return (saved[:-1], saved[-1]) if uses_output else (saved, None)
 
     def apply(owner: Any, *tensors: torch.Tensor) -> torch.Tensor:
-        rule = Compiled if torch.compiler.is_compiling() else Eager
-        return rule.apply(owner, *tensors)
+        if torch.compiler.is_compiling():
+            return Compiled.apply(owner, *tensors)
+        if maybe_current_level() is not None:
+            return Transformed.apply(owner, *tensors)
+        if _wanted(tensors):
+            return Eager.apply(owner, *tensors)
+        with torch.no_grad():
+            return kernel(owner, *tensors)
 
     return apply
 
@@ -78,7 +97,7 @@ def differentiable_pair(
 ) -> Callable[..., tuple[torch.Tensor, ...]]:
     """apply(owner, x) = (value, slope) with d value = slope and d slope = curvature(owner, x). For eager mode."""
 
-    class ValueAndSlope(Function):
+    class Transformed(Function):
         generate_vmap_rule = True
 
         @staticmethod
@@ -107,4 +126,26 @@ def differentiable_pair(
             x, slope = ctx.saved_tensors
             return tangent * slope, tangent * curvature(ctx.owner, x)
 
-    return ValueAndSlope.apply
+    class ValueAndSlope(Function):
+        @staticmethod
+        def forward(ctx: Any, owner: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            output = kernel(owner, x)
+            Transformed.setup_context(ctx, (owner, x), output)
+            return output
+
+        backward, jvp = Transformed.backward, Transformed.jvp  # type: ignore[assignment]
+
+    def apply(owner: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if maybe_current_level() is not None:
+            return Transformed.apply(owner, x)
+        if _wanted((x,)):
+            return ValueAndSlope.apply(owner, x)
+        with torch.no_grad():
+            return kernel(owner, x)
+
+    return apply
+
+
+def _wanted(tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Whether a derivative of what is computed from these tensors may be wanted."""
+    return (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)) or forward_mode()

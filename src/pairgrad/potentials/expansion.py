@@ -28,6 +28,7 @@ Formulas are functions of an arithmetic (`ground.arithmetic`): torch, mpmath and
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -48,8 +49,10 @@ from pairgrad.ground.arithmetic import (
 from pairgrad.potentials import debye
 
 _HALF = Fraction(1, 2)
+_MOST_TERMS = 40  # of the series of artanh
 _LONGEST_REACH = 0.25  # argument of artanh up to which its series is shorter than a logarithm
 _NEAR = 0.75  # log(P_b / P_a) is taken from the divided difference up to this relative increase of P, from values beyond
+_UNDERFLOW = 2.0**-60  # where (s - c) / c is 0 when multiplied by this, its parts may underflow, and one term of a series has all digits
 
 
 class Coefficients(NamedTuple):
@@ -72,6 +75,7 @@ class Coefficients(NamedTuple):
     lifted_tail: Any  # t^3 T
     free: Any  # P_m = U + W (x V') with polynomials U and W in x^2: u_j / c^(m - 2 j)
     bound: Any  # w_j / c^(m - 1 - 2 j)
+    rate: Any  # value(x) / (s - c) at x = 0
 
 
 class Point(NamedTuple):
@@ -134,6 +138,9 @@ class Expansion:
         both_tails = zeros + debye.plus(tail, curved_tail)
         free, bound = self._lommel()
         place = debye.around_half if self.economy else tuple
+        free = tuple(u / c ** (self.shift - 2 * j) for j, u in enumerate(free))
+        bound = tuple(w / c ** (self.shift - 1 - 2 * j) for j, w in enumerate(bound))
+        height = sum(head, Fraction(0)) / 2 + sum(tail, Fraction(0))  # H at t = 1
         return Coefficients(
             nu=self.nu,
             centre=c,
@@ -150,8 +157,9 @@ class Expansion:
             bent_head=debye.plus(debye.product((1, 1), debye.derivative(both_heads)), both_heads, -1),
             bent_tail=place(debye.derivative(both_tails)[2:]),
             lifted_tail=place(zeros + tail),
-            free=tuple(u / c ** (self.shift - 2 * j) for j, u in enumerate(free)),
-            bound=tuple(w / c ** (self.shift - 1 - 2 * j) for j, w in enumerate(bound)),
+            free=free,
+            bound=bound,
+            rate=height + 2 / c * sum(free[1:2], height * bound[0]) / free[0],
         )
 
     def _lommel(self) -> tuple[debye.Polynomial, debye.Polynomial]:
@@ -170,6 +178,7 @@ class Expansion:
     def __post_init__(self) -> None:
         # made at once, because a region under torch.compile cannot wait for a cached property
         object.__setattr__(self, "_floats", _convert(self.exact, TorchArithmetic()))
+        object.__setattr__(self, "_series", self._odd_series(TorchArithmetic(), (_MOST_TERMS, _MOST_TERMS)))
 
     @property
     def numbers(self) -> Coefficients:
@@ -202,7 +211,7 @@ class Expansion:
         at = _point(ops, k, x)
         curved = _curved_height(ops, k, at.t)
         if self.shift:
-            first, second = self._log_derivatives(ops, k, at)
+            first, second = self._log_derivatives(ops, k, at, _height(ops, k, at.t), curved)
             curved = curved + at.t / k.centre * (4 * second - 2 * first)
         return at.t / k.centre * curved
 
@@ -274,7 +283,7 @@ class Expansion:
             p, part, near = self._shifted_rise(ops, k, high, height, rise)
             far = ops.log(p / k.free[0]) - self.shift * ops.log(high.t)
             total = total + ops.choose(part <= _NEAR, near, far)
-        return total
+        return ops.choose(_vanishes(k, rise), k.rate * rise, total)
 
     def _shifted_rise(
         self, ops: Arithmetic, k: Coefficients, high: Point, height: Number | None, rise: Number
@@ -298,11 +307,13 @@ class Expansion:
         tail = rise * at.t * _tail(ops, k, k.value_quotient, at.t)
         # halves: sums must not overflow
         total = k.centre * ((rise / 2 + x / 2) / (at.s / 2 + x / 2)) + ops.log1p(rise / k.centre) / 2 - tail
-        if not self.shift:
-            return total + k.expanded * grown
-        p, part, near = self._shifted_rise(ops, k, at, _height(ops, k, at.t), rise)
-        far = k.nu * grown - self.shift * ops.log1p(rise / (2 * k.centre + rise)) - ops.log(p / k.free[0])
-        return total + ops.choose(part <= _NEAR, k.expanded * grown - near, far)
+        if self.shift:
+            p, part, near = self._shifted_rise(ops, k, at, _height(ops, k, at.t), rise)
+            far = k.nu * grown - self.shift * ops.log1p(rise / (2 * k.centre + rise)) - ops.log(p / k.free[0])
+            total = total + ops.choose(part <= _NEAR, k.expanded * grown - near, far)
+        else:
+            total = total + k.expanded * grown
+        return ops.choose(_vanishes(k, rise), x, total)
 
     def difference(self, ops: Arithmetic, a: Number, b: Number) -> Number:
         """value(b) - value(a), accurate relative to itself."""
@@ -332,6 +343,8 @@ class Expansion:
         half_sum = sa / 2 + sb / 2
         size = ops.absolute((b - a) * ((a / 2 + b / 2) / half_sum))
         total = self._rise(ops, k, a, b, sa, sb, size, per_unit=per_unit)
+        if not per_unit:
+            total = ops.choose(_vanishes(k, size), k.rate * size, total)
         return total, mean / half_sum, ops.choose(b >= a, 1 + 0 * size, -1 + 0 * size)
 
     def _rise(
@@ -339,7 +352,7 @@ class Expansion:
     ) -> Number:
         """|V_b - V_a|, or that over D, from D = |s_b - s_a| = `size` and a, b >= 0 with their s."""
         low, high = ops.minimum(sa, sb), ops.maximum(sa, sb)
-        tu, tw = k.centre / low, k.centre / high
+        tu, tw = k.centre * ops.reciprocal(low), k.centre * ops.reciprocal(high)
         unit = 1 + 0 * size if per_unit else size
 
         def log_rise(weight: Number) -> Number:
@@ -413,12 +426,21 @@ class Expansion:
         del high
         inverse = ops.reciprocal(both)
         size = squared * inverse
-        rest = inverse * _artanh_over(ops, size * inverse, Fraction(-1), terms[1])
+        if isinstance(ops, TorchArithmetic):
+            outer, inner = self._series[0][: terms[0]], self._series[1][: terms[1]]  # type: ignore[attr-defined]
+        else:
+            outer, inner = self._odd_series(ops, terms)
+        rest = inverse * ops.polynomial(inner, _square(size * inverse))
         inverse = ops.reciprocal(both + 2 * k.centre)
         del both
-        rest = ops.multiply_add(inverse, _artanh_over(ops, size * inverse, -2 * self.nu, terms[0]), rest)
+        rest = ops.multiply_add(inverse, ops.polynomial(outer, _square(size * inverse)), rest)
         del inverse
         return ops.multiply_add(size, ops.multiply_add(once(k.stretch * t_low), tail, rest), size), gain
+
+    def _odd_series(self, ops: Arithmetic, terms: tuple[int, int]) -> tuple[Sequence[Number], Sequence[Number]]:
+        """The coefficients in z^2 of -2 nu artanh(z) / z and of -artanh(z) / z, artanh(z) / z = 1 + z^2 / 3 + z^4 / 5 + ..."""
+        outer = ops.constants([-2 * self.nu / (2 * i + 1) for i in range(terms[0])])
+        return outer, ops.constants([Fraction(-1, 2 * i + 1) for i in range(terms[1])])
 
     def series_terms(self, reach: float, rounding: float) -> tuple[int, int] | None:
         """Terms of the two series of `increment` that are below `rounding` for |b - a| <= `reach`; None where logarithms are shorter."""
@@ -428,7 +450,7 @@ class Expansion:
         for argument in (reach / (4 * float(self.centre)), reach / (2 * float(self.centre))):
             if argument > _LONGEST_REACH:
                 return None
-            counts.append(next(n for n in range(1, 40) if argument ** (2 * n) / (2 * n + 1) <= rounding / 4))
+            counts.append(next(n for n in range(1, _MOST_TERMS) if argument ** (2 * n) / (2 * n + 1) <= rounding / 4))
         return counts[0], counts[1]
 
     def _descend(
@@ -506,7 +528,12 @@ class UnnormalisedExpansion(Expansion):
 
 def _point(ops: Arithmetic, k: Coefficients, x: Number) -> Point:
     s, v = ops.polar(k.centre, x)
-    return Point(s, k.centre / s, v)
+    return Point(s, k.centre * ops.reciprocal(s), v)
+
+
+def _vanishes(k: Coefficients, rise: Number) -> Any:
+    """Whether s has risen so little that the logarithms of a value would underflow. Where numbers have no least exponent, only if it has not risen at all."""
+    return rise * (_UNDERFLOW / k.centre) == 0
 
 
 def _place(k: Coefficients, t: Number) -> Number:
@@ -538,10 +565,8 @@ def _bent_height(ops: Arithmetic, k: Coefficients, t: Number) -> Number:
     return ops.polynomial(k.bent_head, t) / ((1 + t) * (1 + t)) + t * t * _tail(ops, k, k.bent_tail, t)
 
 
-def _artanh_over(ops: Arithmetic, z: Number, factor: Fraction, terms: int) -> Number:
-    """factor * artanh(z) / z = factor * (1 + z^2 / 3 + z^4 / 5 + ...)."""
-    z = z * z
-    return ops.polynomial(ops.constants([factor / (2 * i + 1) for i in range(terms)]), z)
+def _square(z: Number) -> Number:
+    return z * z
 
 
 def _lifted_difference(k: Coefficients, ta: Number, tb: Number) -> Number:

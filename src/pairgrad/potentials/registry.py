@@ -6,7 +6,7 @@ import inspect
 import operator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,10 +124,12 @@ def paired(dim: int) -> Potential:
 
 @constant_result
 def _make_paired(dim: int) -> bool:
-    _PAIRED.setdefault(dim, potential(dim))
+    if dim not in _PAIRED:
+        _PAIRED[dim] = potential(dim)
     return True
 
 
+@cache
 def _options(cls: type[Potential]) -> tuple[str, ...]:
     parameters = inspect.signature(cls.__init__).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
