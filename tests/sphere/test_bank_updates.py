@@ -174,10 +174,14 @@ def test_an_update_makes_nothing_of_the_size_of_the_bank(memory: str, options: d
 
 
 @pytest.mark.parametrize("memory", ["cumulative", "two-epochs"])
-def test_other_rows_keep_their_bits(memory: str) -> None:
-    bank = filled(classes=7, dim=3, batch=12, memory=memory, decay=0.7)
+@pytest.mark.parametrize("times", [1, 3], ids=["fewer samples than classes", "more"])
+@pytest.mark.parametrize("options", [{}, {"decay": 0.7}, {"estimator": "mle"}, {"small_samples": "unbiased"}])
+@pytest.mark.parametrize("last", [0, 1], ids=["one unseen", "all seen"])
+def test_other_rows_keep_their_bits(memory: str, times: int, options: dict[str, Any], last: int) -> None:
+    bank = filled(classes=7, dim=3, batch=12, memory=memory, **options)
+    bank.update(torch.rand(last, 3) / 2, torch.full((last,), 6))
     before = {name: tensor.clone() for name, tensor in bank.named_buffers()}
-    bank.update(torch.rand(4, 3) / 2, torch.tensor([2, 5, 5, 2]))
+    bank.update(torch.rand(4 * times, 3) / 2, torch.tensor([2, 5, 5, 2] * times))
     for name, tensor in bank.named_buffers():
         changed = (tensor != before[name]).reshape(7, -1).any(1).tolist()
         if "compensation" not in name:  # which may be zero twice

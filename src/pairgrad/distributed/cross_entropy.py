@@ -162,7 +162,7 @@ def _cross_entropy(problem: Problem, layout: Layout, meeting: Meeting, reduction
     owners = 1.0
     if reduction == "mean":
         owners = (layout.classes.size / copies) if averaged else 1 / copies
-    recomputed = Recomputed(options, local, dtype, plan, classes, result.normaliser[0], False)
+    recomputed = Recomputed(options, local, dtype, plan, classes, None if result.normaliser is None else result.normaliser[0], False)
     gradients = _StateGradients(recomputed, samples, shard.log_prior, layout, owners)
     state = (classes.rows, classes.concentration) if learned else ()
     gradient = gradient if needed else None

@@ -20,7 +20,7 @@ from pairgrad.losses.cross_entropy import Problem
 from pairgrad.losses.fused.execution import execution_of
 from pairgrad.losses.fused.views import of_unit_length
 from pairgrad.losses.options import Options, check_squares, check_temperature, longest_of, resolve
-from pairgrad.losses.reduction import check_reduction, reduce
+from pairgrad.losses.reduction import check_reduction
 from pairgrad.losses.scores import plain_scores
 from pairgrad.losses.step import OneProcess, Step, Strategy
 from pairgrad.potentials import Potential
@@ -237,7 +237,7 @@ class BankLoss(SavedOptions):
             )
         with full_precision(problem.features.device.type):
             targets = problem.targets(problem.labels)
-            loss = reduce(problem.rows(targets, norms_known=True), self.reduction, targets.share.sum())
+            loss = problem.reduced(targets, self.reduction, norms_known=True)
         return self.strategy.share_of_mean(loss, len(features), "others") if self.reduction == "mean" else loss
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,8 +104,7 @@ def vmf_cross_entropy(
     )
     with full_precision(problem.features.device.type):
         targets = problem.targets(problem.labels)
-        rows = problem.rows(targets, norms_known=not isinstance(state, ClassState))
-        return reduce(rows, reduction, targets.share.sum())
+        return problem.reduced(targets, reduction, norms_known=not isinstance(state, ClassState))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +122,7 @@ class Problem:
         weight: (K,) in that dtype, or None.
         ignore_index: a label that does not count.
         label_smoothing: in [0, 1].
+        length: of the longest feature, if it is known.
     """
 
     options: Options
@@ -134,6 +135,7 @@ class Problem:
     weight: torch.Tensor | None
     ignore_index: int
     label_smoothing: float
+    length: float | None
 
     @staticmethod
     def checked(
@@ -159,29 +161,30 @@ class Problem:
         dtype = options.dtype(features, classes)
         log_prior = checked_per_class("log_prior", log_prior, num_classes, classes.rows, dtype)
         weight = checked_per_class("weight", weight, num_classes, classes.rows, dtype)
-        options.check_reach(features, classes, dtype)
-        options = options.settled(dtype, features.device, len(features), num_classes)
-        return Problem(options, features, labels, classes, num_classes, dtype, log_prior, weight, ignore_index, label_smoothing)
+        length = options.check_reach(features, classes, dtype)
+        options = options.settled(dtype, features.device, features.shape[0], num_classes)
+        return Problem(options, features, labels, classes, num_classes, dtype, log_prior, weight, ignore_index, label_smoothing, length)
 
     def targets(self, labels: torch.Tensor) -> Targets:
         """What is asked of rows with these labels."""
         return Targets.of(labels, self.weight, self.ignore_index, self.label_smoothing, self.num_classes, self.dtype)
 
-    def plan(self, view: torch.Tensor, num_classes: int, *, gradient: bool, validate: bool | None) -> Plan:
+    def plan(self, view: torch.Tensor, num_classes: int, *, gradient: bool, validate: bool | None, normaliser: bool = True) -> Plan:
         """For a pass of a view over `num_classes` classes."""
         return self.options.plan(
             self.dtype,
             view.device,
             rows=len(view),
             num_classes=num_classes,
-            longest=self.options.longest(view, validate),
+            longest=self.options.longest(view, validate, self.length if view is self.features else None),
             spread=spread(self.log_prior),
             gradient=gradient,
             compiled=self.options.execution.compiled,
+            normaliser=normaliser,
         )
 
-    def rows(self, targets: Targets, *, norms_known: bool) -> torch.Tensor:
-        """Loss per row, (B,), with its gradients attached; `norms_known`: those of the class rows are constants, as a bank has them."""
+    def reduced(self, targets: Targets, reduction: str, *, norms_known: bool) -> torch.Tensor:
+        """The loss with its gradients attached; `norms_known`: those of the class rows are constants, as a bank has them."""
         options, features, classes, log_prior = self.options, self.features, self.classes, self.log_prior
         learned = [classes.rows, classes.concentration, options.temperature, log_prior]
         needs_state = any(isinstance(t, torch.Tensor) and t.requires_grad for t in learned) and torch.is_grad_enabled()
@@ -192,9 +195,9 @@ class Problem:
                     "execution='triton': the scores of all classes are formed, as geometry='expanded', scalar_dtype and torch.func need them"
                 )
             scores = plain_scores(features, classes, options, self.dtype)
-            return targets.losses(scores if log_prior is None else scores + log_prior)
+            return reduce(targets.losses(scores if log_prior is None else scores + log_prior), reduction, targets.mean_weight())
         wanted = features.requires_grad and torch.is_grad_enabled()
-        plan = self.plan(features, self.num_classes, gradient=wanted, validate=options.validate)
+        plan = self.plan(features, self.num_classes, gradient=wanted, validate=options.validate, normaliser=needs_state)
         half = options.execution.half
         if needs_state and half:
             say("execution='triton': gradients in class state, temperature and prior are computed operation by operation, in a second pass")
@@ -203,9 +206,15 @@ class Problem:
         bias = None if log_prior is None else log_prior.detach()
         with torch.no_grad():
             result = options.execution.of_targets(plan, view[None], targets, known, bias)
-        again = Recomputed(options, targets, self.dtype, plan, classes, result.normaliser[0], norms_known)
+        again = Recomputed(
+            options, targets, self.dtype, plan, classes, None if result.normaliser is None else result.normaliser[0], norms_known
+        )
         gradient = None if result.gradient is None else result.gradient[0]
-        return attached(result.loss[0], gradient, features, *learned, again=again.rows, state_gradients=again.state_gradients)
+        at_once = reduction if targets.plain and not needs_state else "none"
+        rows = attached(
+            result.loss[0], gradient, features, *learned, again=again.rows, state_gradients=again.state_gradients, reduction=at_once
+        )
+        return rows if at_once == reduction else reduce(rows, reduction, targets.mean_weight())
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +226,7 @@ class Recomputed:
     dtype: torch.dtype
     plan: Plan
     classes: Classes
-    normaliser: torch.Tensor
+    normaliser: torch.Tensor | None
     norms_known: bool
 
     def rows(
@@ -234,6 +243,7 @@ class Recomputed:
     def state_gradients(self, grad: torch.Tensor, features: torch.Tensor, *state: Any) -> list[torch.Tensor | None]:
         """By a second pass over the tiles."""
         wanted = [place for place, value in enumerate(state) if isinstance(value, torch.Tensor) and value.requires_grad]
+        assert self.normaliser is not None
         features = features.detach().to(self.dtype)
         totals: list[torch.Tensor | None] = [torch.zeros_like(value) if place in wanted else None for place, value in enumerate(state)]
         for first, last in self.plan.in_eager().tiles(len(self.classes.rates)):
@@ -290,6 +300,9 @@ def spread(log_prior: torch.Tensor | None) -> float | None:
         return 0.0
     if not readable(log_prior):
         return None
+    low, high = torch.aminmax(log_prior.detach())
+    if math.isfinite(width := float(high - low)):
+        return width
     finite = log_prior.detach()[torch.isfinite(log_prior.detach())]
     return float(finite.max() - finite.min()) if len(finite) else None
 
@@ -303,7 +316,7 @@ def checked_per_class(
     floating_tensor(name, value)
     if value.shape != (num_classes,) or value.device != like.device:
         raise ValueError(f"{name} must have shape ({num_classes},), one number per class, on {like.device}, got {describe(value)}")
-    if readable(value):
+    if readable(value) and not _in_range(name, value.detach(), dtype):
         if bool((torch.isnan(value) | (value == torch.inf)).any()):
             raise ValueError(f"{name} must not contain NaN or +inf, got {describe(value)}")
         if name == "weight" and bool((value < 0).any()):
@@ -315,6 +328,13 @@ def checked_per_class(
                 f"{name} must stay finite in {dtype}, got {describe(value)} with larger values: compute in float64 (geometry_dtype)"
             )
     return value.to(dtype)
+
+
+def _in_range(name: str, value: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether smallest and largest value say that there is nothing to refuse; where one is infinite they do not."""
+    low, high = map(float, torch.aminmax(value))
+    most = torch.finfo(dtype).max
+    return (0 if name == "weight" else -most) <= low <= high <= most
 
 
 def checked_targets(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -105,32 +106,33 @@ class Options:
         """Whether the scores of all classes must be formed, because the fused pass does not have this arithmetic."""
         return self.geometry == "expanded" or self.scalar_dtype not in (None, dtype)
 
-    def check_reach(self, features: torch.Tensor, classes: Classes, dtype: torch.dtype) -> None:
-        """A ValueError where squared radii overflow `dtype`; looked at on the CPU, and where `validate` asks for it."""
+    def check_reach(self, features: torch.Tensor, classes: Classes, dtype: torch.dtype) -> float | None:
+        """A ValueError where squared radii overflow `dtype`; looked at on the CPU, and where `validate` asks for it. Returns the length of the longest
+        feature, if it was looked up.
+        """
         temperature, validate = self.temperature, self.validate
-        if not looks(features, validate) or not all(readable(t) or validate for t in (classes.concentration, classes.rates)):
-            return
+        if not looks(features, validate) or not (validate or (readable(classes.concentration) and readable(classes.rates))):
+            return None
         if isinstance(temperature, torch.Tensor):
             if temperature.device != features.device:
                 raise ValueError(
                     f"temperature must be a number or on {features.device}, where the features are, got {describe(temperature)}: move it with .to(...)"
                 )
             if not readable(temperature):
-                return
+                return None
             temperature = float(temperature.detach())
         length = longest_of(features)
-        if not length:
-            return
-        concentration = float(classes.concentration.detach().amax())
-        rate = float(classes.rates.detach().amax()) if classes.rates.dtype == dtype else 0.0  # else they are computed again
-        check_squares(length, concentration, rate, temperature, dtype)
+        if length:
+            rate = _largest(classes.rates) if classes.rates.dtype == dtype else 0.0  # else they are computed again
+            check_squares(length, _largest(classes.concentration), rate, temperature, dtype)
+        return length
 
-    def longest(self, features: torch.Tensor, validate: bool | None) -> float | None:
-        """A bound on the length of the features: `max_norm`, which must be one, or what they have; None where that cannot be read."""
+    def longest(self, features: torch.Tensor, validate: bool | None, known: float | None = None) -> float | None:
+        """A bound on the length of the features: `max_norm`, which must be one, or what they have, which may be `known`; None where that cannot be read."""
         bound = self.max_norm
         if bound is None:
             found = readable(features) and features.numel() and not self.execution.compiled  # a compiled pass is made for one bound
-            return longest_of(features) + 1e-30 if found else None
+            return (longest_of(features) if known is None else known) + 1e-30 if found else None
         if looks(features, validate) and features.numel() and longest_of(features) > bound * (1 + _BOUND_TOL):
             raise ValueError(
                 f"max_norm must be a bound on the length of the features, got max_norm = {bound:g} and a feature of length {longest_of(features):g}: the "
@@ -152,7 +154,12 @@ def resolve(realization: str | Potential, dim: int) -> Potential:
         if realization.dim != dim:
             raise ValueError(f"realization must be a potential of dim={dim}, the dimension of the features, got {realization!r}")
         return realization
+    if type(realization) is str and not torch.compiler.is_compiling():
+        return _named(dim, realization)
     return potential(dim, realization)
+
+
+_named = lru_cache(maxsize=256)(potential)
 
 
 def check_temperature(temperature: Temperature) -> Temperature:
@@ -195,6 +202,10 @@ def check_squares(length: float, concentration: float, rate: float, temperature:
             f"of length {length:.3g}, temperature {temperature:.3g} and concentration {concentration:.3g}: normalise the features, raise the temperature, "
             "or compute in float64 (geometry_dtype)"
         )
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float((values.detach() if values.requires_grad else values).amax())
 
 
 def longest_of(features: torch.Tensor) -> float:

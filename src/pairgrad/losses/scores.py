@@ -10,9 +10,10 @@ from pairgrad.ground.checks import describe
 from pairgrad.ground.precision import full_precision
 from pairgrad.losses.options import Options
 from pairgrad.potentials import Potential
+from pairgrad.sphere.bank import ClassBank
 from pairgrad.sphere.geometry import Temperature, expanded_radius, squared_increment
 from pairgrad.sphere.inputs import checked_features
-from pairgrad.sphere.state import Classes
+from pairgrad.sphere.state import Classes, ClassState
 
 
 @runtime_checkable
@@ -104,7 +105,9 @@ def plain_scores(
 
 def checked_state(state: State) -> State:
     """The state, if it is one and has all classes."""
-    if not torch.compiler.is_compiling() and not isinstance(state, State):  # of a state made in its region, the compiler cannot tell
+    if not torch.compiler.is_compiling() and not isinstance(
+        state, (ClassBank, ClassState, State)
+    ):  # of a state made in its region, the compiler cannot tell
         raise TypeError(f"state must be a pairgrad.ClassBank or a pairgrad.ClassState, got {describe(state)}")
     if not getattr(state, "whole", True):
         raise ValueError(

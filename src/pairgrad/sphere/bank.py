@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pairgrad.ground._torch_private import version
+from pairgrad.ground._torch_private import registries, version
 from pairgrad.ground.checks import (
     DTYPES,
     assert_later,
@@ -19,6 +19,7 @@ from pairgrad.ground.checks import (
     integer_at_least,
     one_of,
     optional_boolean,
+    readable,
     real_number,
     wide_dtype,
 )
@@ -27,19 +28,20 @@ from pairgrad.sphere.inputs import check_order, checked_batch, looks
 from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
 from pairgrad.sphere.saved import SavedOptions
 from pairgrad.sphere.state import Classes, rates
-from pairgrad.sphere.statistics import Batch, Statistics, absorbed, gathered
+from pairgrad.sphere.statistics import Batch, Statistics, absorbed, distinct, gathered, summed_by_class
 
 UNSEEN = ("random", "uniform")
 MEMORIES = ("cumulative", "two-epochs")
 INITIAL_LENGTH = 0.9
 _MOST = 2**60
 _BLOCK = 65536  # classes whose initial directions are drawn, or whose norms are taken, at once
+_WATCHED = ("sums", "counts", "_norms", "_concentrations", "_rates")
 _LENGTH_TOL = 1e-5  # a mean of unit vectors exceeds 1 by rounding only: a few units of float32 per summand
 
 
 class Touched(NamedTuple):
-    """The states of the classes of a batch after each of its views. In one process entry t is about the class of sample t; where several processes
-    put their batches together there is an entry for every class that any of them brought.
+    """The states of the classes of a batch after each of its views. With `samples` there is an entry for every class that occurs; else entry t is about the
+    class of sample t.
     """
 
     rows: torch.Tensor  # (V, T, p)
@@ -48,6 +50,8 @@ class Touched(NamedTuple):
     slots: torch.Tensor  # (T,), the first entry of the same class
     labels: torch.Tensor  # (T,)
     samples: torch.Tensor | None = None  # (B,), the entry of each sample's class; None: entry b
+    distinct: bool = False  # known to have each class once
+    every: bool = False  # entry k is about class k, for all classes
 
     def states(self) -> Classes:
         return Classes(self.rows, self.rates, self.concentration)
@@ -58,14 +62,18 @@ class Touched(NamedTuple):
             return self.states()
         return Classes(*(tensor.index_select(1, self.samples) for tensor in self.states()))
 
+    def rows_of_samples(self) -> torch.Tensor:
+        """Of these the rows alone."""
+        return self.rows if self.samples is None else self.rows.index_select(1, self.samples)
+
 
 class ClassBank(SavedOptions):
     r"""Sums and counts of features per class, with \(\mu_j = S_j / \lVert S_j\rVert\) and \(\kappa_j\) from \(R_j = \lVert S_j\rVert / n_j\).
 
     The state is buffers, so `state_dict`, `.to()`, averaged copies and DDP's buffer broadcasts carry it. Sums are kept in two words of the
     bank's dtype, `sums` and `compensation`, and counts in float64, so that long runs do not drift (in float32 on a device without float64: exact up to
-    2^24 samples of a class). An update reads and writes the rows of the classes in the batch and nothing else; directions, concentrations and the cached
-    norms are derived.
+    2^24 samples of a class). An update changes the rows of the classes in the batch and nothing else, and on the CPU it reads no others if there are fewer
+    samples than classes; directions, concentrations and the cached norms are derived.
 
     Args:
         num_classes: K.
@@ -220,7 +228,7 @@ class ClassBank(SavedOptions):
         """torch refuses to write to an inference tensor after it has written: too late."""
         if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
             return
-        if any(tensor.is_inference() for tensor in self.buffers(recurse=False)):
+        if any(tensor.is_inference() for tensor in registries(self)[1].values()):
             raise RuntimeError(
                 "the buffers of this bank are inference tensors, which change in inference mode only: write there, or use copy.deepcopy(bank)"
             )
@@ -253,15 +261,15 @@ class ClassBank(SavedOptions):
         self._refresh()
         return Updating(self).classes()
 
-    @torch.no_grad()
     def _refresh(self) -> None:
         """Derive norms and concentrations again if something else wrote to the buffers: loading, averaging, a broadcast."""
-        if (
-            not has_values(self.sums)
-            or torch.compiler.is_compiling()
-            or (self._versions is not None and self._versions == self._buffer_versions())
-        ):
+        if torch.compiler.is_compiling() or (self._versions is not None and self._versions == self._buffer_versions()):
             return
+        if has_values(self.sums):
+            self._derive()
+
+    @torch.no_grad()
+    def _derive(self) -> None:
         self._place_derived()
         for start in range(0, self.num_classes, _BLOCK):  # a block at a time: torch makes a float64 copy of what it is given
             rows = slice(start, start + _BLOCK)
@@ -288,10 +296,13 @@ class ClassBank(SavedOptions):
             self._versions = self._buffer_versions()
 
     def _buffer_versions(self) -> tuple[int, ...] | None:
-        watched = (self.sums, self.counts, self._norms, self._concentrations, self._rates)
-        if any(tensor.is_inference() for tensor in watched):
-            return None
-        return tuple(number for tensor in watched for number in (id(tensor), version(tensor)))
+        buffers, versions = registries(self)[1], []
+        for name in _WATCHED:
+            tensor = buffers[name]
+            if tensor.is_inference():
+                return None
+            versions += (id(tensor), version(tensor))
+        return tuple(versions)
 
     def _statistics(self, prefix: str = "") -> Statistics:
         return Statistics(getattr(self, prefix + "sums"), getattr(self, prefix + "compensation"), getattr(self, prefix + "counts"))
@@ -384,8 +395,15 @@ class Updating:
 
     def absorb(self, views: torch.Tensor, labels: torch.Tensor) -> Touched:
         """Take in views (V, B, p), already checked, one after the other; returns the states the batch's classes had after each of them."""
+        bank = self.bank
         with torch.no_grad():
-            return self._absorbed(gathered(self.bank.summed(views), labels))
+            views = bank.summed(views)
+            if not readable(views):
+                return self._absorbed(gathered(views, labels))
+            # an error speaks of the classes in the batch, and labels that were not looked at may lie outside
+            if bank.num_classes <= labels.shape[0] and bank.on_resultant_above_one != "error" and bank.validate is not False:
+                return self._absorbed(summed_by_class(views, labels, bank.num_classes))
+            return self._absorbed(distinct(views, labels))
 
     def absorb_batch(self, batch: Batch) -> Touched:
         """`absorb` of views that are summed by class already."""
@@ -395,26 +413,39 @@ class Updating:
     def _absorbed(self, batch: Batch) -> Touched:
         bank = self.bank
         bank._check_writable()
-        labels = batch.labels
-        after = absorbed(bank._statistics().rows(labels), batch, bank.decay)
-        high = torch.stack([rows.high for rows in after]) if len(after) > 1 else after[0].high[None]
+        labels, number, current = batch.labels, len(batch.totals), bank._statistics()
+        rows = current if batch.every else current.rows(labels)
+        together = number > 1 and not torch.compiler.is_compiling()
+        high = rows.high.new_empty(number, *rows.high.shape) if together else None
+        after = absorbed(rows, batch, bank.decay, high, current if batch.every else None)
+        if high is None:
+            high = torch.stack([rows.high for rows in after]) if number > 1 else after[0].high[None]
+            high = high.clone() if batch.every else high  # what is returned stays as it is when the bank is updated again
         norms = torch.linalg.vector_norm(high, dim=-1, dtype=widest(high.device))
-        counts = torch.stack([rows.counts for rows in after])
-        lengths = norms / counts.masked_fill(counts <= 0, 1.0)
+        counts = torch.stack([rows.counts for rows in after]) if number > 1 else after[0].counts[None]
+        lengths = norms / (counts if batch.complete else counts.masked_fill(counts <= 0, 1.0))
         if bank.on_resultant_above_one == "error":
             bank._refuse_above_one(lengths, labels)
         concentration = bank.rule(lengths, counts)
-        rate = rates(concentration, norms).to(bank.sums.dtype)
-        concentration = concentration.to(bank.sums.dtype)
-        bank._statistics().write(labels, after[-1])
-        if bank.memory == "two-epochs":
-            following = bank._statistics("next_")
-            whole = batch.merged() if bank.decay is None else batch  # what it is between the views is not used
-            following.write(whole.labels, absorbed(following.rows(whole.labels), whole, bank.decay)[-1])
-        bank._norms.index_copy_(0, labels, norms[-1])
-        bank._concentrations.index_copy_(0, labels, concentration[-1])
-        bank._rates.index_copy_(0, labels, rate[-1])
-        return Touched(high, rate, concentration, batch.slots, labels)
+        rate = rates(concentration, norms).to(high.dtype)
+        concentration = concentration.to(high.dtype)
+        following = bank._statistics("next_") if bank.memory == "two-epochs" else None
+        whole = batch.merged() if bank.decay is None else batch  # what it is between the views is not used
+        derived = (bank._norms, norms), (bank._concentrations, concentration), (bank._rates, rate)
+        if batch.every:
+            if after[-1].high is not current.high:
+                current.high.copy_(after[-1].high)
+            if following is not None:
+                absorbed(following, whole, bank.decay, last=following)
+            for tensor, new in derived:
+                tensor.copy_(new[-1])
+        else:
+            current.write(labels, after[-1])
+            if following is not None:
+                following.write(labels, absorbed(following.rows(labels), whole, bank.decay)[-1])
+            for tensor, new in derived:
+                tensor.index_copy_(0, labels, new[-1])
+        return Touched(high, rate, concentration, batch.slots, labels, batch.samples, batch.samples is not None, batch.every)
 
 
 class _Open:

@@ -34,14 +34,8 @@ def checked_features(
         single: one batch, (B, dim), and nothing before it.
     """
     optional_boolean("validate", validate)
-    floating_tensor("features", features)
-    if features.dim() < 2 or features.shape[-1] != dim or (single and features.dim() > 2):
-        raise ValueError(f"features must have shape (batch, dim={dim}), got {describe(features)}")
-    on_device("features", features, like.device, "the class state is")
-    message = "features must be finite, got NaN or infinity"
-    _check_finite(features, message, "the model has diverged, or divides by a zero norm", validate)
-    if squared and looks(features, validate):
-        _check_lengths(features.detach())
+    _check_place(features, dim, like, single=single)
+    _check_values(features, features.dtype, validate, squared=squared)
     return features
 
 
@@ -66,14 +60,19 @@ def checked_labels(
     on_device("labels", labels, like.device, move="them")
     labels = labels.long()  # before comparing: uint8 labels and 300, or -100, are compared modulo 256
     if batch:
+        hint = "labels run from 0 to num_classes - 1 = "
+        looked = looks(labels, validate)
+        if looked:
+            low, high = map(int, torch.aminmax(labels))
+            if low >= 0 and high < num_classes:
+                return labels
         counted = labels if ignore_index is None else labels.masked_fill(labels == ignore_index, 0)
-        hint = f"labels run from 0 to num_classes - 1 = {num_classes - 1}"
-        if looks(labels, validate):
-            low, high = torch.aminmax(counted)
-            if not (int(low) >= 0 and int(high) < num_classes):
-                raise ValueError(f"labels must lie in [0, {num_classes - 1}], got values from {int(low)} to {int(high)}: {hint}")
+        if looked:
+            low, high = map(int, torch.aminmax(counted))
+            if not (low >= 0 and high < num_classes):
+                raise ValueError(f"labels must lie in [0, {num_classes - 1}], got values from {low} to {high}: {hint}{num_classes - 1}")
         elif _asserts(labels, validate):
-            assert_later((counted.clamp(0, num_classes - 1) == counted).all(), f"labels out of range: {hint}")
+            assert_later((counted.clamp(0, num_classes - 1) == counted).all(), f"labels out of range: {hint}{num_classes - 1}")
     return labels
 
 
@@ -88,13 +87,8 @@ def checked_batch(
     squared: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Both, with one label per row of features (..., B, dim), and features that stay finite in the dtype of `like`, where they will be summed."""
-    features = checked_features(features, dim, like, validate=validate)
-    if torch.finfo(features.dtype).max > torch.finfo(like.dtype).max:
-        message = "features must stay finite when they are converted to the dtype of the class state, got infinity"
-        narrow = features.detach().to(like.dtype)
-        _check_finite(narrow, message, "give the class state the dtype of the features", validate)
-    if squared and looks(features, validate):
-        _check_lengths(features.detach().to(like.dtype))
+    _check_place(features, dim, like)
+    _check_values(features, like.dtype, validate, squared=squared)
     return features, checked_labels(labels, features.shape[-2], num_classes, like, validate=validate)
 
 
@@ -109,28 +103,45 @@ def _asserts(tensor: torch.Tensor, validate: bool | None) -> bool:
     return validate is not False and not torch.compiler.is_compiling() and has_values(tensor) and not on_host(tensor)
 
 
-def _check_lengths(features: torch.Tensor) -> None:
-    most = LENGTHS[torch.float64 if features.dtype == torch.float64 else torch.float32][1]
-    if not features.numel() or float(features.abs().max()) < most / math.sqrt(features.shape[-1]):
+def _check_place(features: torch.Tensor, dim: int, like: torch.Tensor, *, single: bool = False) -> None:
+    floating_tensor("features", features)
+    if features.dim() < 2 or features.shape[-1] != dim or (single and features.dim() > 2):
+        raise ValueError(f"features must have shape (batch, dim={dim}), got {describe(features)}")
+    on_device("features", features, like.device, "the class state is")
+
+
+def _check_values(features: torch.Tensor, dtype: torch.dtype, validate: bool | None, *, squared: bool) -> None:
+    """Features must be finite, also in `dtype`, and with `squared` their squares too. Smallest and largest value say that, as a rule."""
+    message = "features must be finite, got NaN or infinity"
+    narrow = torch.finfo(features.dtype).max > torch.finfo(dtype).max
+    converted = "features must stay finite when they are converted to the dtype of the class state, got infinity"
+    if looks(features, validate):
+        if not features.numel():
+            return
+        features = features.detach()
+        low, high = map(float, torch.aminmax(features))
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError(f"{message} in {describe(features)}: the model has diverged, or divides by a zero norm")
+        largest = max(-low, high)
+        if narrow and largest > torch.finfo(dtype).max and not bool(torch.isfinite(features.to(dtype)).all()):
+            raise ValueError(f"{converted} in {describe(features.to(dtype))}: give the class state the dtype of the features")
+        if squared:
+            _check_lengths(features, largest, dtype)
+    elif features.numel() and _asserts(features, validate):
+        # the largest absolute value, which is NaN if one is: an operation, where isfinite is four
+        assert_later(torch.linalg.vector_norm(features.detach(), math.inf) < math.inf, message)
+        if narrow:
+            assert_later(torch.linalg.vector_norm(features.detach().to(dtype), math.inf) < math.inf, converted)
+
+
+def _check_lengths(features: torch.Tensor, largest: float, dtype: torch.dtype) -> None:
+    most = LENGTHS[torch.float64 if dtype == torch.float64 else torch.float32][1]
+    if largest < most / math.sqrt(features.shape[-1]):
         return
+    features = features.to(dtype)
     lengths = torch.linalg.vector_norm(widened(features) / most, dim=-1)
     if bool((lengths > 1).any()):
         raise ValueError(
             f"features must not be longer than {most:g} in {describe(features)}, where squares and their sums are numbers, got a length of "
             f"{float(lengths.max()):.3g} times that: scale them down, or use float64"
         )
-
-
-def _finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Whether all values are finite. Their sum is, as a rule, if they are; only if it is not, each of them is looked at."""
-    total = torch.isfinite(tensor.sum())
-    return total if bool(total) else torch.isfinite(tensor).all()
-
-
-def _check_finite(tensor: torch.Tensor, message: str, hint: str, validate: bool | None) -> None:
-    if looks(tensor, validate):
-        if not bool(_finite(tensor.detach())):
-            raise ValueError(f"{message} in {describe(tensor)}: {hint}")
-    elif tensor.numel() and _asserts(tensor, validate):
-        # the largest absolute value, which is NaN if one is: an operation, where isfinite is four
-        assert_later(torch.linalg.vector_norm(tensor.detach(), math.inf) < math.inf, message)

@@ -46,7 +46,10 @@ class ConcentrationRule:
             squared = ((counts * length * length - 1) / (counts - 1)).clamp_min(0)  # where it is no number, 0 is taken
             length = torch.where(counts > 0, torch.where(counts > 1, squared.sqrt(), 0.0), length)
         inside = length.clamp(max=1.0)
-        rate = self._potential.concentration(inside, method="newton" if self.estimator == "mle" else "closed-form")
+        if self.estimator == "closed-form":
+            rate = self.dim * inside / ((1 - inside) * (1 + inside))  # infinite at 1
+        else:
+            rate = self._potential.concentration(inside)
         return rate.clamp(max=self.cap)
 
 

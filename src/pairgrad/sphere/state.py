@@ -34,7 +34,7 @@ class Classes(NamedTuple):
 
 def rates(concentration: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
     """kappa / norm, and 0 where the norm is 0: no direction, no concentration."""
-    return concentration / torch.where(norms > 0, norms, torch.inf)
+    return concentration / norms.masked_fill(norms == 0, torch.inf)
 
 
 def with_norms(rows: torch.Tensor, concentration: torch.Tensor) -> Classes:

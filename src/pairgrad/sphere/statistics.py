@@ -1,6 +1,6 @@
 """Sums and counts of labelled batches: exact, compensated, touching only the rows of the classes that occur (prop. state-reduction).
 
-All shapes depend on the batch alone, nothing is indexed by a boolean, and no tensor has a row per sample *and* class.
+Nothing is indexed by a boolean, and no tensor has a row per sample *and* class. Shapes depend on that of the batch alone, except in `distinct`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from pairgrad.ground.checks import readable
 from pairgrad.ground.devices import kind, widest
 
 # Up to this many labels each is compared with each: where that is compiled, and on a device in eager mode, for 16 MB of comparisons.
@@ -23,6 +24,8 @@ class Batch(NamedTuple):
     totals: tuple[torch.Tensor, ...]  # per view (B, p)
     multiplicity: torch.Tensor  # (B,)
     complete: bool = False  # no multiplicity is 0
+    samples: torch.Tensor | None = None  # (B,), the entry of each sample's class, where there is one for each class; None: entry b
+    every: bool = False  # entry k is about class k, for all classes of the bank
 
     def merged(self) -> Batch:
         """All views as one."""
@@ -39,12 +42,13 @@ class Statistics(NamedTuple):
     counts: torch.Tensor  # (K,)
 
     def rows(self, labels: torch.Tensor) -> Statistics:
-        return Statistics(*(tensor.index_select(0, labels) for tensor in self))
+        return Statistics(self.high.index_select(0, labels), self.low.index_select(0, labels), self.counts.index_select(0, labels))
 
     def write(self, labels: torch.Tensor, rows: Statistics) -> None:
         """Samples of one class carry equal rows, so it does not matter which of them is written last."""
-        for tensor, new in zip(self, rows, strict=True):
-            tensor.index_copy_(0, labels, new)
+        self.high.index_copy_(0, labels, rows.high)
+        self.low.index_copy_(0, labels, rows.low)
+        self.counts.index_copy_(0, labels, rows.counts)
 
 
 def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tensor | None = None, *, repeatable: bool = False) -> Batch:
@@ -74,6 +78,25 @@ def gathered(views: torch.Tensor, labels: torch.Tensor, multiplicity: torch.Tens
     return Batch(labels, slots, totals, multiplicity, complete)
 
 
+def distinct(views: torch.Tensor, labels: torch.Tensor) -> Batch:
+    """`gathered` with one entry for each class, in fewer operations on fewer rows: for the host, where a shape may depend on values."""
+    classes, samples, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    rows = classes.shape[0]
+    place, counts = torch.arange(rows, device=labels.device), counts.to(widest(labels.device))
+    return Batch(classes, place, _sums(views, samples, rows), counts, complete=True, samples=samples)
+
+
+def summed_by_class(views: torch.Tensor, labels: torch.Tensor, num_classes: int) -> Batch:
+    """`gathered` with an entry for each of all classes, in the fewest operations: for few classes on the host."""
+    classes = torch.arange(num_classes, device=labels.device)
+    counts = torch.bincount(labels, minlength=num_classes).to(widest(labels.device))
+    return Batch(classes, classes, _sums(views, labels, num_classes), counts, samples=labels, every=True)
+
+
+def _sums(views: torch.Tensor, places: torch.Tensor, rows: int) -> tuple[torch.Tensor, ...]:
+    return tuple(view.new_zeros(rows, view.shape[1]).index_add_(0, places, view) for view in views.unbind())
+
+
 def _compared(views: torch.Tensor, labels: torch.Tensor) -> Batch:
     """`gathered` in few operations, by comparing each label with every other: for small batches on a device that queues its operations."""
     same = labels[:, None] == labels
@@ -95,36 +118,54 @@ def _first_places(labels: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(order).index_copy_(0, order, order[start])
 
 
-def absorbed(rows: Statistics, batch: Batch, decay: float | None) -> list[Statistics]:
+def absorbed(
+    rows: Statistics, batch: Batch, decay: float | None, into: torch.Tensor | None = None, last: Statistics | None = None
+) -> list[Statistics]:
     """The rows of the batch's classes after each view in turn: a+ = (N a + s) / (N + m) as sums and counts (eq. sum-count-update).
 
     The first samples of a class replace what its row held before, an initial direction. With `decay`, a class forgets by that factor whenever
     it occurs. Rows of classes that are not in the batch stay as they are.
+
+    Args:
+        into: (V, B, p), where the high words are written, if given.
+        last: where what the last view leaves is written, if given; `into` has precedence. It may be `rows`.
     """
     after = []
-    keep: torch.Tensor | None = (rows.counts > 0).to(rows.high.dtype)  # a product with booleans is slow on the CPU
+    keep: torch.Tensor | None = None
     later: torch.Tensor | None = None
-    if decay is not None or not batch.complete:
+    if decay is not None or not all_seen(rows):
+        keep = (rows.counts > 0).to(rows.high.dtype)  # a product with booleans is slow on the CPU
+    if keep is not None and (decay is not None or not batch.complete):
         occurs = batch.multiplicity > 0
         # in the dtype of the sums, not the default one: sums and counts must forget by the same factor, or R drifts away from the mean's length
         factor = torch.full_like(rows.high[:, 0], 1.0 if decay is None else decay)
         keep = torch.where(occurs, keep * factor, 1.0)
         later = None if decay is None else torch.where(occurs, factor, 1.0)
-    for total in batch.totals:
+    final = len(batch.totals) - 1
+    for view, total in enumerate(batch.totals):
         high, low, counts = rows
         if keep is not None:
             high, low, counts = high * keep[:, None], low * keep[:, None], counts * keep
-        rows = Statistics(*_two_words(high, low, total), counts + batch.multiplicity)
+        to_high, to_low, to_counts = (None, None, None) if last is None or view < final else last
+        words = _two_words(high, low, total, to_high if into is None else into[view], to_low)
+        rows = Statistics(*words, torch.add(counts, batch.multiplicity, out=to_counts))
         after.append(rows)
         keep = later
     return after
 
 
-def _two_words(high: torch.Tensor, low: torch.Tensor, addend: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def all_seen(rows: Statistics) -> bool:
+    """Whether all rows are known to have samples, without waiting for a device."""
+    return readable(rows.counts) and rows.counts.shape[0] > 0 and float(rows.counts.min()) > 0
+
+
+def _two_words(
+    high: torch.Tensor, low: torch.Tensor, addend: torch.Tensor, to_high: torch.Tensor | None, to_low: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """high + low + addend, renormalised: the rounding error of the sum is exactly representable [knuth1997art] and is carried in the low word."""
     total = high + addend
     part = total - high
     rest = (part - total).add_(high).sub_(part.sub_(addend)).add_(low)  # in few buffers, which stay in cache
     del part
-    top = total + rest
-    return top, rest.add_(total.sub_(top))
+    top = torch.add(total, rest, out=to_high)
+    return top, torch.add(rest, total.sub_(top), out=rest if to_low is None else to_low)

@@ -64,6 +64,8 @@ class _Attached(Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         gradient, features, *learned = ctx.saved_tensors
+        if not (ctx.kept or torch.is_grad_enabled()):
+            return None, None, None, None, None, None, _by_features(ctx, grad, gradient, features)
         inputs = [features, *ctx.kept]
         for place, value in zip(ctx.places, learned, strict=True):
             inputs[1 + place] = value
@@ -81,12 +83,16 @@ class _Attached(Function):
             _unchanged(ctx)
             found[1:] = ctx.state_gradients(grad, *inputs)
         if needed[0]:
-            if ctx.reduction == "none":
-                total = grad.unsqueeze(-1) * gradient
-            else:
-                total = gradient * (grad / ctx.rows if ctx.reduction == "mean" and not ctx.averaged else grad)
-            found[0] = total.to(features.dtype)
+            found[0] = _by_features(ctx, grad, gradient, features)
         return *(None,) * 6, *found
+
+
+def _by_features(ctx: Any, grad: torch.Tensor, gradient: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+    if ctx.reduction == "none":
+        total = grad.unsqueeze(-1) * gradient
+    else:
+        total = gradient * (grad / ctx.rows if ctx.reduction == "mean" and not ctx.averaged else grad)
+    return total.to(features.dtype)
 
 
 class _Traced(Function):

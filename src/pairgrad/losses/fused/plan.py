@@ -62,6 +62,7 @@ class Plan:
         eager_tile: classes per tile where a pass with this plan runs operation by operation.
         compiled_tiles: whether tiles are visited by a compiled function.
         tangential: whether features are brought to unit length, so that the part of the gradient along the feature can be left out.
+        normaliser: whether log sum_j exp z_j is wanted.
         share: what the gradient may be multiplied with where that costs nothing, 1 / rows for a mean; `Result.share` says whether it was.
     """
 
@@ -74,6 +75,7 @@ class Plan:
     eager_tile: int
     compiled_tiles: bool = False
     tangential: bool = False
+    normaliser: bool = False
     share: float = 1.0
 
     def without_fixed_top(self) -> Plan:
@@ -106,10 +108,13 @@ def plan(
     tile: int | None = None,
     compiled: bool = False,
     tangential: bool = False,
+    normaliser: bool = False,
 ) -> Plan:
     """The plan for features no longer than `longest` and log priors within `spread` of each other; None where that is not known."""
     make = _plan.__wrapped__ if isinstance(temperature, torch.Tensor) or torch.compiler.is_compiling() else _plan
-    return make(pot, temperature, dtype, sizes(device), rows, num_classes, longest, spread, gradient, tile, compiled, tangential)
+    return make(
+        pot, temperature, dtype, sizes(device), rows, num_classes, longest, spread, gradient, tile, compiled, tangential, normaliser
+    )
 
 
 @lru_cache(maxsize=256)  # training asks for the same plan at every step
@@ -126,6 +131,7 @@ def _plan(
     tile: int | None,
     compiled: bool,
     tangential: bool,
+    normaliser: bool,
 ) -> Plan:
     reach = longest / temperature if longest is not None and isinstance(temperature, (int, float)) else None
     fixed = reach is not None and spread is not None and 2 * reach + spread <= 2 * MARGIN[dtype]
@@ -140,7 +146,7 @@ def _plan(
         tile = eager_tile
     terms = kernels.series_terms(pot, reach, dtype)
     tile, eager_tile = min(tile, num_classes), min(eager_tile, num_classes)
-    return Plan(pot, temperature, terms, fixed, gradient, tile, eager_tile, tiled, tangential)
+    return Plan(pot, temperature, terms, fixed, gradient, tile, eager_tile, tiled, tangential, normaliser)
 
 
 def streams(rows: int, num_classes: int, size: Sizes) -> bool:

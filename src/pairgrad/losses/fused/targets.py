@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pairgrad.ground.checks import readable
 from pairgrad.losses.fused.plan import Plan
 from pairgrad.losses.fused.tiles import Label, LinearSums, Result, Sums, finish, finish_linear, visit
 from pairgrad.sphere.state import Classes
@@ -22,6 +23,7 @@ class Targets:
         counted: (B,), 1 or 0 for ignored rows; multiplies the soft part.
         share: (B,), what the mean divides by, summed.
         soft_total: the sums of `soft` over all classes, where it has only some of them; None: over those that it has.
+        plain: known to be nothing but one label for each row, none of which is ignored.
     """
 
     labels: torch.Tensor | None
@@ -30,6 +32,7 @@ class Targets:
     counted: torch.Tensor
     share: torch.Tensor
     soft_total: torch.Tensor | None = None
+    plain: bool = False
 
     @staticmethod
     def of(
@@ -40,6 +43,9 @@ class Targets:
             ones = torch.ones(len(labels), dtype=dtype, device=labels.device)
             return Targets(None, None, soft if weight is None else soft * weight, ones, ones)
         ignored = labels == ignore_index
+        if weight is None and not smoothing and readable(labels) and not bool(ignored.any()):
+            ones = torch.ones(labels.shape, dtype=dtype, device=labels.device)
+            return Targets(labels, ones, None, ones, ones, plain=True)
         counted = (~ignored).to(dtype)
         labels = torch.where(ignored, 0, labels)
         share = counted if weight is None else counted * weight[labels]
@@ -61,6 +67,10 @@ class Targets:
             sums, linear = visit(plan, sums, view, own, part, tile_bias, own_class, self.soft[:, first:last], linear)
         assert linear is not None
         return sums, linear
+
+    def mean_weight(self) -> torch.Tensor | None:
+        """What a mean over the rows divides their sum by; None: how many there are."""
+        return None if self.plain else self.share.sum()
 
     def finish(self, plan: Plan, sums: Sums, linear: LinearSums, view: torch.Tensor, label: Label | None) -> Result:
         """Loss and gradient from the sums of `visit`: the soft part first, since `finish` writes over the sums."""

@@ -15,12 +15,13 @@ the loss is then sum_j u_ij (log sum_k exp z_ik - z_ij).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
+from pairgrad.losses.fused.arithmetic import increment_pair
 from pairgrad.losses.fused.plan import MARGIN, Plan
-from pairgrad.potentials import kernels
 from pairgrad.potentials.protocol import dtype_on
 from pairgrad.sphere.geometry import Temperature
 from pairgrad.sphere.state import Classes
@@ -60,11 +61,11 @@ class Label(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Loss per row, its gradient in the features times `share`, and log sum_j exp z_j."""
+    """Loss per row, its gradient in the features times `share`, and log sum_j exp z_j, which may be missing if the plan does not want it."""
 
     loss: torch.Tensor  # (V, B)
     gradient: torch.Tensor | None  # (V, B, p)
-    normaliser: torch.Tensor  # (V, B)
+    normaliser: torch.Tensor | None  # (V, B)
     share: float = 1.0
 
 
@@ -150,27 +151,43 @@ def visit(
 
 
 def in_one_tile(
-    plan: Plan, features: torch.Tensor, own: torch.Tensor, labels: torch.Tensor, classes: Classes, bias: torch.Tensor, target: Classes
+    plan: Plan,
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    classes: Classes,
+    bias: torch.Tensor | None,
+    target: torch.Tensor,
 ) -> Result:
     """Loss and gradient where all classes fit in a tile: the label's logit and the maximum are read off it. For eager mode.
 
     Args:
-        target: the states of the labels' classes, of shape (V, B).
+        labels: (B,).
+        classes: (K, p), or (V, K, p) with the state that each view sees.
+        target: rows of the labels' classes, (V, B, p), or (B, p) for all views.
     """
-    rates, concentration = classes.rates.unsqueeze(-2), classes.concentration.unsqueeze(-2)
-    places = labels.expand(features.shape[:-1])
-    return _from_products(plan, features, own, features @ classes.rows.mT, rates, concentration, bias, places, target, classes.rows)
+    rows, rates, concentration = classes
+    product = torch.bmm if rows.dim() == 3 else torch.matmul
+    return _from_products(
+        plan,
+        features,
+        lambda: product(features, rows.mT),
+        rates.unsqueeze(-2),
+        concentration.unsqueeze(-2),
+        bias,
+        labels.expand(features.shape[:2]).unsqueeze(-1),
+        target,
+        lambda weight: product(weight, rows),
+    )
 
 
 def in_one_pass(
     plan: Plan,
     features: torch.Tensor,
-    own: torch.Tensor,
     places: torch.Tensor,
     classes: Classes,
     further: Classes,
     bias: torch.Tensor,
-    target: Classes,
+    target: torch.Tensor,
 ) -> Result:
     """`in_one_tile` against classes (K, p) and behind them those that every view has for itself, (V, T, p), in one chain of operations for all of them.
 
@@ -179,59 +196,62 @@ def in_one_pass(
         bias: (V, 1, K + T).
     """
     rates, concentration = (
-        torch.cat([shared.expand(len(own_), -1), own_], 1).unsqueeze(1) for shared, own_ in zip(classes[1:], further[1:], strict=True)
+        torch.cat([shared.expand(len(own), -1), own], 1).unsqueeze(1) for shared, own in zip(classes[1:], further[1:], strict=True)
     )
-    return _from_products(
-        plan,
-        features,
-        own,
-        torch.cat([features @ classes.rows.mT, features @ further.rows.mT], -1),  # handed over, so that it is freed early
-        rates,
-        concentration,
-        bias,
-        places,
-        target,
-        classes.rows,
-        further.rows,
-    )
+    known = len(classes.rows)
+
+    def forth() -> torch.Tensor:
+        return torch.cat([features @ classes.rows.mT, features @ further.rows.mT], -1)
+
+    def back(weight: torch.Tensor) -> torch.Tensor:
+        return torch.baddbmm(weight[..., :known] @ classes.rows, weight[..., known:], further.rows)
+
+    return _from_products(plan, features, forth, rates, concentration, bias, places.unsqueeze(-1), target, back)
 
 
 def _from_products(
     plan: Plan,
     features: torch.Tensor,
-    own: torch.Tensor,
-    products: torch.Tensor,
+    forth: Callable[[], torch.Tensor],
     rates: torch.Tensor,
     concentration: torch.Tensor,
-    bias: torch.Tensor,
-    places: torch.Tensor,
-    target: Classes,
-    rows: torch.Tensor,
-    further: torch.Tensor | None = None,
+    bias: torch.Tensor | None,
+    index: torch.Tensor,
+    target: torch.Tensor,
+    back: Callable[[torch.Tensor], torch.Tensor],
 ) -> Result:
-    index = places.unsqueeze(-1)
+    """`forth` gives the products of the features with all class rows, `back` those of weights with the rows; `index` has the places of the labels."""
+    own = own_square(features, plan.temperature)
     # the label's logit is in the loss whatever the others are: its product is taken row by row, which rounds less than a matrix product
-    products.scatter_(-1, index, (features * target.rows).sum(-1, keepdim=True))
-    squared = torch.addcmul(own, products, 2 * rates / plan.temperature)
-    del products
-    score, gain = _score_and_gain(plan, concentration, squared)
+    label = (features * target).sum(-1, keepdim=True)
+    squared = torch.addcmul(own, forth().scatter_(-1, index, label), rates / (plan.temperature / 2))
+    logit, gain = _score_and_gain(plan, concentration, squared)
     del squared
-    logit = score.add_(bias)
-    label = Label(logit.gather(-1, index).squeeze(-1), gain.gather(-1, index).squeeze(-1), target)
+    if bias is not None:
+        logit = logit.add_(bias)
     top = logit.amax(-1, keepdim=True)
-    weight = logit.sub_(top).exp_().scatter_(-1, index, 0.0)
-    total = weight.sum(-1)
+    label = logit.gather(-1, index) if plan.normaliser else None
+    weight = logit.sub_(top)
+    odds = weight.gather(-1, index)
+    weight, label_weight = weight.exp_(), odds.exp()
+    total = weight.scatter_(-1, index, 0.0).sum(-1, keepdim=True)
+    log_total = total.log()
+    odds = torch.sub(log_total, odds)  # log of (1 - p_y) / p_y
+    loss = torch.logaddexp(torch.zeros_like(odds), odds).squeeze(-1)
+    normaliser = (
+        None if label is None else torch.logaddexp(label, log_total.add_(top)).squeeze(-1)
+    )  # finite for a label that cannot occur, too
     if not plan.gradient:
-        return finish(plan, Sums(top, total, None, None), features, label)
-    weight = weight.mul_(gain)
-    pull = None if plan.tangential else weight.sum(-1)
-    weight = weight.mul_(rates)
-    if further is None:
-        push = _plus_product(None, weight, rows)
-    else:
-        known = len(rows)
-        push = torch.baddbmm(weight[..., :known] @ rows, weight[..., known:], further)
-    return finish(plan, Sums(top, total, pull, push), features, label)
+        return Result(loss, None, normaliser)
+    share = label_weight.add_(total).reciprocal_().mul_(1 / plan.temperature)
+    pull = None
+    if not plan.tangential:
+        pull = (weight * gain).sum(-1, keepdim=True).sub_(gain.gather(-1, index).mul_(total)).mul_(share).mul_(1 / plan.temperature)
+    # the label's term is minus the sum of all others, times its gain; in the product it would be rounded with each of them
+    pushes = gain.mul_(rates)
+    label_push = pushes.gather(-1, index).mul_(total).mul_(share)
+    gradient = back(weight.mul_(pushes)).mul_(share).addcmul_(target, label_push, value=-1)
+    return Result(loss, gradient if pull is None else gradient.addcmul_(features, pull), normaliser)
 
 
 def finish(plan: Plan, sums: Sums, features: torch.Tensor, label: Label) -> Result:
@@ -277,8 +297,8 @@ def finish_linear(plan: Plan, sums: Sums, linear: LinearSums, features: torch.Te
 def _score_and_gain(plan: Plan, concentration: torch.Tensor, squared: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     compute = dtype_on(plan.pot, squared.device, squared.dtype)
     if compute == squared.dtype:
-        return kernels.increment_pair(plan.pot, concentration.to(compute), squared, plan.terms)
-    score, gain = kernels.increment_pair(plan.pot, concentration.to(compute), squared.to(compute), plan.terms)
+        return increment_pair(plan.pot, concentration.to(compute), squared, plan.terms)
+    score, gain = increment_pair(plan.pot, concentration.to(compute), squared.to(compute), plan.terms)
     return score.to(squared.dtype), gain.to(squared.dtype)
 
 

@@ -78,7 +78,7 @@ def cross_entropy_of_views(
     result, touched = _against_bank(plan, state, unit, labels, log_prior, order)
     if result.gradient is not None:
         along = (result.gradient * unit).sum(-1, keepdim=True)
-        gradient = result.gradient.addcmul_(unit, -along).div_(lengths)
+        gradient = result.gradient.addcmul_(unit, along, value=-1).div_(lengths)
         result = Result(result.loss, gradient, result.normaliser)  # before 2.12, torch.compile cannot return what _replace makes
     return result, touched
 
@@ -95,7 +95,7 @@ def _against_bank(
             state.absorb(view[None], labels)
         return joined(results), None
     touched = state.absorb(views, labels)
-    if len(views) == 1:
+    if views.shape[0] == 1:
         return cross_entropy_of_batch(plan, views, labels, state.classes(), log_prior), None
     return cross_entropy_after(plan, views, labels, state.classes(), touched, log_prior), touched
 
@@ -103,7 +103,8 @@ def _against_bank(
 def joined(results: list[Result]) -> Result:
     """The results of several views as one."""
     loss, gradient, normaliser, share = zip(*results, strict=True)
-    return Result(torch.cat(loss), None if gradient[0] is None else torch.cat(gradient), torch.cat(normaliser), share[0])
+    gradient, normaliser = (None if parts[0] is None else torch.cat(parts) for parts in (gradient, normaliser))
+    return Result(torch.cat(loss), gradient, normaliser, share[0])
 
 
 def lengths_of(views: torch.Tensor) -> torch.Tensor:
@@ -121,7 +122,8 @@ def cross_entropy_of_targets(plan: Plan, view: torch.Tensor, targets: Targets, c
     if targets.soft is None:
         assert targets.labels is not None
         assert targets.hard is not None
-        return weighted(cross_entropy_of_batch(plan, view, targets.labels, classes, log_prior), targets.hard)
+        result = cross_entropy_of_batch(plan, view, targets.labels, classes, log_prior)
+        return result if targets.plain else weighted(result, targets.hard)
     own = own_square(view, plan.temperature)
     label = None
     if targets.labels is not None:
@@ -138,12 +140,17 @@ def cross_entropy_after(
     plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, touched: Touched, log_prior: torch.Tensor | None
 ) -> Result:
     """Each view against the classes as it saw them: as in `touched` after it, and as in `classes`, the final ones, elsewhere."""
-    if len(classes.rates) < 2 * len(touched.labels):
-        return cross_entropy_of_batch(plan, views, labels, every_state(classes, touched), log_prior)
+    num_classes = classes.rates.shape[0]
+    one_tile = plan.tile >= num_classes and not torch.compiler.is_compiling()
+    if num_classes < 2 * max(labels.shape[0], touched.labels.shape[0]):
+        states = every_state(classes, touched)
+        if not one_tile:
+            return cross_entropy_of_batch(plan, views, labels, states, log_prior)
+        return in_one_tile(plan, views, labels, states, log_prior, touched.rows_of_samples())
+    if one_tile:
+        places, bias = _beside_touched(views, labels, num_classes, touched, log_prior)
+        return in_one_pass(plan, views, places, classes, touched.states(), bias, touched.rows_of_samples())
     own = own_square(views, plan.temperature)
-    if plan.tile >= len(classes.rates) and not torch.compiler.is_compiling():
-        places, bias = _beside_touched(views, labels, len(classes.rates), touched, log_prior)
-        return in_one_pass(plan, views, own, places, classes, touched.states(), bias, touched.of_samples())
     label = label_terms(plan, views, own, touched.of_samples(), label_bias(log_prior, labels, views))
     sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views), touched)
     return finish(plan, sums, views, label)
@@ -158,40 +165,47 @@ def _beside_touched(
     """
     entries = touched.slots if touched.samples is None else touched.slots.index_select(0, touched.samples)
     places = torch.cat([(entries + num_classes).expand(len(views) - 1, -1), labels[None]])
-    repeated = touched.slots != torch.arange(len(touched.slots), device=labels.device)
-    further = label_bias(log_prior, touched.labels, views).expand(repeated.shape).masked_fill(repeated, -torch.inf)
+    further = _once_each(touched, log_prior, views)
     bias = torch.cat([views.new_zeros(num_classes) if log_prior is None else log_prior, further]).repeat(len(views), 1, 1)
     bias[:-1].index_fill_(2, touched.labels, -torch.inf)
     bias[-1, :, num_classes:].fill_(-torch.inf)
     return places, bias
 
 
+def _once_each(touched: Touched, log_prior: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    """The biases of the entries, (T,), of which each class has one that is finite."""
+    bias = label_bias(log_prior, touched.labels, like).expand(touched.slots.shape)
+    if touched.distinct:
+        return bias
+    return bias.masked_fill(touched.slots != torch.arange(len(touched.slots), device=like.device), -torch.inf)
+
+
 def cross_entropy_of_batch(
     plan: Plan, views: torch.Tensor, labels: torch.Tensor, classes: Classes, log_prior: torch.Tensor | None
 ) -> Result:
     """Against fixed classes, (K, p) for all views or (V, K, p) with one state per view."""
-    own = own_square(views, plan.temperature)
-    if classes.rows.dim() == 2:
-        target = Classes(*(tensor.index_select(0, labels).unsqueeze(0) for tensor in classes))
-    else:
-        target = Classes(*(tensor.index_select(1, labels) for tensor in classes))
-    num_classes = classes.rates.shape[-1]
+    by_view, num_classes = classes.rows.dim() - 2, classes.rates.shape[-1]
     if plan.tile >= num_classes and not torch.compiler.is_compiling():
-        bias = views.new_zeros(()) if log_prior is None else log_prior
-        return in_one_tile(plan, views, own, labels, classes, bias, target)
+        return in_one_tile(plan, views, labels, classes, log_prior, classes.rows.index_select(by_view, labels))
+    own = own_square(views, plan.temperature)
+    target = Classes(*(tensor.index_select(by_view, labels) for tensor in classes))
+    if not by_view:
+        target = Classes(*(tensor.unsqueeze(0) for tensor in target))
     label = label_terms(plan, views, own, target, label_bias(log_prior, labels, views))
     sums = sums_over_classes(plan, views, own, label, labels, classes, log_prior, largest_bias(log_prior, views))
     return finish(plan, sums, views, label)
 
 
 def every_state(classes: Classes, touched: Touched) -> Classes:
-    """A copy of all classes for every view, (V, K, ...), with the batch's classes as that view saw them."""
+    """All classes for every view, (V, K, ...), with the batch's classes as that view saw them."""
+    if touched.every:
+        return touched.states()
+    return Classes(*(copies(final, seen, touched.labels) for final, seen in zip(classes, touched.states(), strict=True)))
 
-    def copies(final: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        full = final.to(seen.dtype).expand(len(seen), *final.shape).clone()
-        return full.index_copy_(1, touched.labels, seen)
 
-    return Classes(*(copies(final, seen) for final, seen in zip(classes, touched.states(), strict=True)))
+def copies(final: torch.Tensor, seen: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A copy of `final` (K, ...) for each of those in `seen` (V, T, ...), with these in the places of the labels."""
+    return torch.stack([final.to(seen.dtype)] * seen.shape[0]).index_copy_(1, labels, seen)
 
 
 def sums_over_classes(
@@ -234,8 +248,7 @@ def sums_over_classes(
     if touched is None:
         return sums
     # the batch's classes as the earlier views saw them, each class once
-    repeated = touched.slots != torch.arange(len(touched.slots), device=labels.device)
-    bias = label_bias(log_prior, touched.labels, views).expand(repeated.shape).masked_fill(repeated, -torch.inf)
+    bias = _once_each(touched, log_prior, views)
     early = Classes(*(tensor[:-1] for tensor in touched.states()))
     part = sums.earlier()
     for first, last in plan.tiles(len(bias)):
