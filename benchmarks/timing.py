@@ -33,18 +33,20 @@ class Samples:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A call, how often it is measured, and how often it is made before."""
+    """A call, how often it is measured, how often it is made before, and how many calls one measurement is the mean of."""
 
     call: Call
     repeats: int
     warmups: int
+    number: int = 1
 
 
-def once(call: Call) -> float:
-    """Seconds that one call takes."""
+def once(call: Call, number: int = 1) -> float:
+    """Seconds that one call takes; the mean of `number` calls in a row."""
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - start) / number
 
 
 def interleaved(measurements: Mapping[Key, Measurement], samples: Mapping[Key, Samples]) -> None:
@@ -58,7 +60,7 @@ def interleaved(measurements: Mapping[Key, Measurement], samples: Mapping[Key, S
     for i in range(max((m.repeats for m in measurements.values()), default=0)):
         for key, measurement in measurements.items():
             if i < measurement.repeats:
-                samples[key].seconds.append(once(measurement.call))
+                samples[key].seconds.append(once(measurement.call, measurement.number))
 
 
 def affordable_size(make: Callable[[int], Call], most: int, seconds: float, *, proportional: bool, least: int = 1000) -> int:

@@ -46,10 +46,11 @@ def exact_joint(model, rows):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rates", [(0.0, 1e-3, 3.0, 700.0, 2e4), (0.0, 1e-3, 3.0, 10.0, 25.0)], ids=["any", "moderate"])
 @pytest.mark.parametrize("features", DIMENSIONS)
-def test_log_densities_and_posteriors_are_right_to_rounding(features, dtype):
+def test_log_densities_and_posteriors_are_right_to_rounding(features, rates, dtype):
     rng = np.random.default_rng(features)
-    rates = np.array([0.0, 1e-3, 3.0, 700.0, 2e4])
+    rates = np.array(rates)
     directions = unit(rng.normal(size=(5, features)))
     model = known(np.array([0.1, 0.2, 0.3, 0.25, 0.15]), directions, rates)
     rows = np.concatenate(
@@ -108,3 +109,14 @@ def test_the_reference_is_independent_of_the_library():
     model = known(np.array([1.0]), np.array([[0.0, 0.0, 1.0]]), np.array([2.5]))
     truth = np.log(2.5 / (4 * np.pi * np.sinh(2.5))) + 2.5 * 0.6
     assert float(exact_joint(model, np.array([[0.8, 0.0, 0.6]]))[0][0].mid()) == pytest.approx(truth, rel=1e-14)
+
+
+@pytest.mark.parametrize("rate", [20.0, 40.0, 200.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_memberships_are_not_lost(dtype, rate):
+    """Two opposite components of one concentration: at the first one the log-odds are 2 kappa."""
+    directions = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    shares = known([0.5, 0.5], directions, [rate, rate]).predict_proba(directions.astype(dtype))
+    wanted = np.exp(-2 * rate).astype(dtype)
+    assert shares[0, 0] == shares[1, 1] == 1
+    np.testing.assert_allclose(shares[[0, 1], [1, 0]], wanted, rtol=8 * rate * np.finfo(dtype).eps)

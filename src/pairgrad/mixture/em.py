@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from pairgrad.ground.devices import widest
@@ -22,17 +23,23 @@ from pairgrad.mixture.rows import Rows
 from pairgrad.potentials import Potential
 
 E_STEPS = ("soft", "hard", "stochastic")
+_LN2 = math.log(2)
+_SPREADS = {torch.float32: 100, torch.float64: 900}  # powers of 2 that are normal numbers, and their products with shares and rows
 _WARM_STEPS = 3
-_WARM_ENOUGH = 1e-6
+_HALLEY_ENOUGH, _NEWTON_ENOUGH = 5e-5, 1e-6
+_SECOND_DERIVATIVE = 1e6  # concentrations below this have one that is right to a few digits
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Shares, directions and concentrations of the components: float64, on the CPU."""
+    """Shares, directions and concentrations of the components: float64, on the CPU. And where an M-step has evaluated one minus the slope to find the
+    concentrations, which are near: there, and what it is.
+    """
 
     weights: torch.Tensor
     directions: torch.Tensor
     rates: torch.Tensor
+    known: tuple[np.ndarray, np.ndarray] | None = None
 
 
 class Statistics(NamedTuple):
@@ -43,32 +50,58 @@ class Statistics(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """An E-step: the objective per unit of weight, its statistics, and the log-density of every row without the constant of the sphere."""
+    """An E-step: the objective per unit of weight, and its statistics."""
 
     objective: float
     statistics: Statistics
-    rows: torch.Tensor
 
 
 class Scores:
-    """Joint log-densities log(w_j f_j(x)), without the constant of the sphere, as one product and a bias, in the dtype and place of the rows."""
+    """Joint log-densities log(w_j f_j(x)), without the constant of the sphere and less a `shift`, to the base 2: one product and a bias, in the dtype and place
+    of the rows. The base is 2 because `exp2` takes half the time of `exp`. The shift is the highest score that is possible, if all scores are then
+    so near to 0 that their powers are normal numbers, and otherwise 0; without it, powers are relative to the highest score of their row.
+    """
 
     def __init__(self, potential: Potential, parameters: Parameters, rows: Rows, chunk_size: int | None) -> None:
         self.rows = rows
         self.parameters = parameters
-        self.offsets = parameters.weights.log() - potential.value(parameters.rates)
-        self.bias = self.offsets.to(rows.dtype).to(rows.device)
-        self.columns = rows.columns(parameters.rates[:, None] * parameters.directions)
-        self.components = parameters.rates.numel()
+        weights, rates = parameters.weights.numpy(), parameters.rates.numpy()
+        with np.errstate(divide="ignore"):
+            self.offsets = np.log(weights) - potential.value(parameters.rates).numpy()
+        top = float((rates + self.offsets).max())
+        # As a bias is of no more than twice the size that `rounding` supposes, its rounding is within the bound there.
+        near = (np.abs(self.offsets - top) <= 2 * (rates + np.abs(self.offsets) + 1)).all()
+        self.shifted = bool(near) and top - float((self.offsets - rates).min()) < _SPREADS[rows.dtype] * _LN2
+        self.shift = top if self.shifted else 0.0
+        self.bias = torch.from_numpy((self.offsets - self.shift) / _LN2).to(rows.dtype).to(rows.device)
+        self.directions = ((parameters.rates / _LN2)[:, None] * parameters.directions).to(rows.dtype).to(rows.device)
+        self.components = rates.size
         self.chunk_size = chunk_size
 
     def chunks(self) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """(start, stop, scores (rows, components)) per chunk; the memory of the scores is used again for the next."""
-        buffer = None
+        """(start, stop, scores (components, rows)) per chunk; the memory of the scores is used again for the next."""
+        out = None
         for start, stop in self.rows.chunks(self.components, self.chunk_size):
-            if buffer is None:
-                buffer = torch.empty(stop - start, self.components, dtype=self.rows.dtype, device=self.rows.device)
-            yield start, stop, self.rows.products(start, stop, self.columns, self.bias, out=buffer[: stop - start])
+            if out is None or out.shape[1] != stop - start:
+                out = torch.empty(self.components, stop - start, dtype=self.rows.dtype, device=self.rows.device)
+            yield start, stop, self.rows.products(start, stop, self.directions, self.bias, out)
+
+    def powers(self, joint: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scores (components, rows) become powers of 2, in their memory. Returns the log-densities of the rows, less the shift, and the sums of the powers.
+
+        Components come first because reductions and operations with a number per row are then along contiguous memory: with ten components they take a
+        tenth of the time.
+        """
+        if self.shifted:
+            whole = joint.exp2_().sum(0)
+            return whole.log2().mul_(_LN2), whole
+        highest = joint.amax(0)
+        whole = joint.sub_(highest).exp2_().sum(0)
+        return highest.add_(whole.log2()).mul_(_LN2), whole
+
+    def densities(self) -> torch.Tensor:
+        """The log-density of every row, without the constant of the sphere."""
+        return torch.cat([self.powers(joint)[0] for _, _, joint in self.chunks()]).add_(self.shift)
 
     def rounding(self) -> float:
         r"""How far the computed objective per unit of weight may lie from the exact one at these parameters.
@@ -80,8 +113,9 @@ class Scores:
         of these errors over its posterior, and the objective the average over rows: that by component weight. In all
         \(u(\sqrt p + 8)\sum_j w_j(\kappa_j + |b_j| + 1)\).
         """
-        weights, rates = self.parameters.weights, self.parameters.rates
-        sizes = torch.where(weights > 0, weights * (rates + self.offsets.abs() + 1), 0.0)
+        weights, rates = self.parameters.weights.numpy(), self.parameters.rates.numpy()
+        held = weights > 0
+        sizes = weights[held] * (rates + np.abs(self.offsets) + 1)[held]
         return torch.finfo(self.rows.dtype).eps / 2 * (math.sqrt(self.rows.features) + 8) * float(sizes.sum())
 
 
@@ -95,45 +129,48 @@ def expect(scores: Scores, weights: torch.Tensor | None, e_step: str = "soft", g
     rows, k = scores.rows, scores.components
     sums = torch.zeros(k, rows.features, dtype=widest(rows.device), device=rows.device)
     masses = torch.zeros(k, dtype=sums.dtype, device=rows.device)
-    densities = torch.zeros(rows.count, dtype=rows.dtype, device=rows.device)
     total = torch.zeros((), dtype=sums.dtype, device=rows.device)
-    buffer = None
     for start, stop, joint in scores.chunks():
-        if buffer is None:
-            buffer = torch.empty_like(joint)
-        shares = buffer[: stop - start]
-        highest, likeliest = joint.max(1) if e_step == "hard" else (joint.amax(1), None)
-        torch.softmax(joint, 1, out=shares)
-        density = torch.sub(highest, shares.amax(1).log(), out=densities[start:stop])  # the largest share is exp(highest - density)
-        gained = density
-        if likeliest is not None:
-            shares.zero_().scatter_(1, likeliest[:, None], 1.0)
-            gained = highest
-        elif e_step == "stochastic":
-            drawn = _drawn(shares, generator)
-            shares.zero_().scatter_(1, drawn, 1.0)
+        own = None if weights is None else weights[start:stop]
+        if e_step == "hard":
+            gained = joint.amax(0)
+            shares = only_highest(joint, gained)
+            gained.mul_(_LN2)
         else:
-            # What is below eps^2 changes no sum, but subnormal numbers make the product below ten times slower.
-            torch.threshold_(shares, torch.finfo(shares.dtype).eps ** 2, 0.0)
-        if weights is None:
+            gained, whole = scores.powers(joint)
+            shares = joint
+            if e_step == "stochastic":
+                drawn = _drawn(shares, generator)
+                shares.zero_().scatter_(0, drawn[None], 1.0)
+            else:
+                if not scores.shifted:
+                    # What is below eps^2 changes no sum, but subnormal numbers make the product below ten times slower.
+                    torch.threshold_(shares, torch.finfo(shares.dtype).eps ** 2, 0.0)
+                shares.mul_(whole.reciprocal_())
+        if own is None:
             total += gained.sum(dtype=sums.dtype)
         else:
-            own = weights[start:stop]
             total += torch.dot(own, gained.to(sums.dtype))
-            shares.mul_(own.to(shares.dtype)[:, None])
-        masses += shares.sum(0)
+            shares.mul_(own.to(shares.dtype))
+        masses += shares.sum(1)
         sums += rows.sums(start, stop, shares)
     whole = rows.count if weights is None else float(weights.sum())
-    return Expectation(float(total) / whole, Statistics(masses.cpu().double(), sums.cpu().double()), densities)
+    return Expectation(float(total) / whole + scores.shift, Statistics(masses.cpu().double(), sums.cpu().double()))
+
+
+def only_highest(joint: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
+    """1 where a score is the highest of its row, 0 elsewhere, in the memory of the scores; of equal ones the first gets the row."""
+    torch.eq(joint, highest, out=joint)
+    return joint if int(joint.sum()) == highest.numel() else joint.mul_(joint.cumsum(0) == 1)
 
 
 def _drawn(shares: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-    """A component per row, drawn by its shares: (rows, 1)."""
-    edges = shares.cumsum(1)
-    end = edges[:, -1:]
+    """A component per row, drawn by its shares (components, rows), up to a factor: (rows,)."""
+    edges = shares.cumsum(0)
+    end = edges[-1]
     points = torch.rand(end.shape, dtype=end.dtype, device=end.device, generator=generator) * end
     points = torch.minimum(points, torch.nextafter(end, torch.zeros_like(end)))  # a product may round up to the end, where no component is
-    return torch.searchsorted(edges, points, right=True)
+    return edges.le(points).sum(0)
 
 
 @dataclass(frozen=True)
@@ -152,32 +189,59 @@ class Maximiser:
 
     def __call__(self, statistics: Statistics, previous: Parameters) -> Parameters:
         """Parameters; a component whose rows cancel out has concentration 0 and keeps its `previous` direction."""
-        masses, sums = statistics
-        tiny = torch.finfo(torch.float64).tiny
-        lengths = torch.linalg.vector_norm(sums, dim=1)
-        directions = torch.where(lengths[:, None] > 0, sums / lengths.clamp_min(tiny)[:, None], previous.directions)
+        masses, sums = (part.numpy() for part in statistics)  # arrays: for so few numbers, operations on tensors take three times as long
+        lengths = np.sqrt((sums * sums).sum(1))
+        known = lengths > 0
+        directions = sums / np.where(known, lengths, 1.0)[:, None]
+        if not known.all():
+            directions[~known] = previous.directions.numpy()[~known]
         if self.tied:
-            resultants = (lengths.sum() / masses.sum()).expand_as(masses).contiguous()
+            resultants, near = lengths.sum(keepdims=True) / masses.sum(), previous.rates.numpy()[:1]
         else:
-            resultants = torch.where(masses > 0, lengths / masses.clamp_min(tiny), 0.0)
-        rates = self.rates(resultants.clamp(max=1.0), previous.rates)  # coincident rows exceed 1 by rounding
-        return Parameters(masses / masses.sum(), directions, rates.clamp(max=self.cap))
+            resultants, near = lengths / np.where(masses > 0, masses, np.inf), previous.rates.numpy()
+        rates, known = self.rates(np.minimum(resultants, 1.0), near, previous.known)  # coincident rows exceed 1 by rounding
+        rates = np.minimum(rates, self.cap).repeat(masses.size if self.tied else 1)
+        return Parameters(torch.from_numpy(masses / masses.sum()), torch.from_numpy(directions), torch.from_numpy(rates), known)
 
-    def rates(self, resultants: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
-        r"""Concentrations whose slopes are the resultant lengths.
+    def rates(
+        self, resultants: np.ndarray, near: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+        r"""Concentrations whose slopes are the resultant lengths, from those before, and where one minus the slope is now known.
 
-        EM changes concentrations by little, so one or two of Newton's steps from those before do what `Potential.concentration` needs four for. They are
-        for \(R/(1-R^2)\), which is almost linear in \(\kappa\), with \(R' = 1 - R^2 - (p-1)R/\kappa\): a step of less than 1e-6 leaves an error of about
-        1e-12, which the likelihood sees squared. Where there are no three such steps, or no concentration before, it is the whole way.
+        EM changes concentrations by little, so one or two of Halley's steps from those before do what `Potential.concentration` needs four for. They are
+        for \(R/(1-R^2)\), which is almost linear in \(\kappa\), with \(R' = 1 - R^2 - (p-1)R/\kappa\) and the derivative of that: a step of less than
+        5e-5 leaves an error of about 1e-12, which the likelihood sees squared. For large \(\kappa\) the second derivative is lost to rounding, and the
+        steps are Newton's, of which the last must be less than 1e-6. Where there are no three such steps, or no concentration before, it is the whole way.
+        The first step is from where the slope was last evaluated, so that most iterations evaluate it once.
         """
-        if bool(((near > 0) & (resultants > 0) & (resultants < 1)).all()):
-            target = resultants / ((1 - resultants) * (1 + resultants))
-            x, across = near, float(2 * self.potential.nu + 1)
-            for _ in range(_WARM_STEPS):
-                rest = self.potential.complement(x)
-                slope, width = 1 - rest, rest * (2 - rest)
-                step = (target * width - slope) * width / ((width - across / x * slope) * (1 + slope * slope))
-                x = torch.maximum(x + step, x / 8)
-                if bool((step.abs() <= _WARM_ENOUGH * x).all()):
-                    return x
-        return self.potential.concentration(resultants)
+        if ((near > 0) & (resultants > 0) & (resultants < 1)).all():
+            with np.errstate(all="ignore"):  # a step that is not a number is not accepted
+                found = self._from_near(resultants, near, known)
+            if found is not None:
+                return found
+        return self.potential.concentration(torch.from_numpy(resultants)).numpy(), None
+
+    def _from_near(
+        self, resultants: np.ndarray, near: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]] | None:
+        target = resultants / ((1 - resultants) * (1 + resultants))
+        across = float(2 * self.potential.nu + 1)
+        x, rest = near, None
+        if known is not None:
+            x, rest = known
+        for _ in range(_WARM_STEPS):
+            if rest is None:
+                rest = self.potential.complement(torch.from_numpy(x)).numpy()
+            slope, width = 1 - rest, rest * (2 - rest)
+            square, ratio = slope * slope, slope / x
+            first = width - across * ratio
+            second = -2 * slope * first - across * (first - ratio) / x
+            newton = (target * width - slope) * width / (first * (1 + square))
+            bend = newton * (first * slope * (3 + square) / (width * (1 + square)) + second / (2 * first))
+            halley = x < _SECOND_DERIVATIVE
+            step = newton / (1 + np.where(halley, np.clip(bend, -0.5, 0.5), 0.0))
+            found = np.maximum(x + step, x / 8)
+            if (np.abs(step) <= np.where(halley, _HALLEY_ENOUGH, _NEWTON_ENOUGH) * found).all():
+                return found, (x, rest)
+            x, rest = found, None
+        return None

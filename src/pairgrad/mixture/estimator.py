@@ -204,7 +204,8 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         random = self._random
         start = self._start(rows, weights, random) if first else self._parameters(to_go_on=True)
         iterations = self._iterations(rows, weights)
-        expectation = iterations.expectation(iterations.scores(start), self._generator(rows, random))
+        scores = iterations.scores(start)
+        expectation = iterations.expectation(scores, self._generator(rows, random))
         batch = _per_unit(expectation.statistics)
         steps = 1 if first else self._steps + 1
         if first:
@@ -214,9 +215,9 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
             old = Statistics(*(torch.from_numpy(part) for part in self._statistics))
             statistics = Statistics(*(torch.lerp(a, b, size) for a, b in zip(old, batch, strict=True)))
         which = light(statistics.weights, self.min_weight, rows.dtype)
-        if which.numel():
-            statistics = reseed(statistics, which, expectation.rows, rows, weights)
-        run = Run(iterations.maximiser(statistics, start), statistics, iterations=steps, reseeded=which.numel())
+        if which:
+            statistics = reseed(statistics, which, scores.densities(), rows, weights)
+        run = Run(iterations.maximiser(statistics, start), statistics, iterations=steps, reseeded=len(which))
         run.objective = expectation.objective - log_area(rows.features)
         run.curve = [*(self.log_likelihoods_ if not first and self._steps else []), run.objective]
         self._keep(run, rows, weights, kind, steps)
@@ -269,8 +270,12 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Any:
         """The posterior probability of every component for every row, (n_samples, n_components)."""
         rows, kind = self._read(X)
+        shares = []
         scores = self._scores(rows)
-        return kind.give(torch.cat([torch.softmax(joint, 1) for _, _, joint in scores.chunks()]))
+        for _, _, joint in scores.chunks():
+            _, whole = scores.powers(joint)
+            shares.append((joint / whole).t())
+        return kind.give(torch.cat(shares))
 
     def score_samples(self, X: Any) -> Any:
         """The log-density of every row with respect to the surface of the sphere, (n_samples,)."""
@@ -315,11 +320,11 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
         """The likeliest component of every row, and its log-density without the constant of the sphere."""
         labels = torch.zeros(rows.count, dtype=torch.int64, device=rows.device)
         densities = torch.zeros(rows.count, dtype=rows.dtype, device=rows.device)
-        for start, stop, joint in self._scores(rows).chunks():
-            highest, likeliest = joint.max(1)
-            labels[start:stop] = likeliest
-            densities[start:stop] = highest + torch.sub(joint, highest[:, None], out=joint).exp_().sum(1).log_()
-        return labels, densities
+        scores = self._scores(rows)
+        for start, stop, joint in scores.chunks():
+            labels[start:stop] = joint.max(0).indices  # argmax takes ten times as long
+            densities[start:stop] = scores.powers(joint)[0]
+        return labels, densities.add_(scores.shift)
 
     def _total(self, X: Any) -> tuple[float, int]:
         rows, _ = self._read(X)
@@ -345,13 +350,13 @@ class VMFMixture(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _parameters(self, *, to_go_on: bool = False) -> Parameters:
         """The fitted attributes as they are now, whoever set them; an error if a fit cannot go on from them."""
-        parts = [_to_float64(part) for part in (self.weights_, self.mean_directions_, self.concentrations_)]
-        if to_go_on and parts[1].shape != (self.n_components, self.n_features_in_):
+        weights, means, rates = (_to_float64(part) for part in (self.weights_, self.mean_directions_, self.concentrations_))
+        if to_go_on and means.shape != (self.n_components, self.n_features_in_):
             raise ValueError(
                 "warm_start and partial_fit go on from the present parameters, whose n_components and n_features must not change: they are "
-                f"{tuple(parts[1].shape)}, and {(self.n_components, self.n_features_in_)} are wanted. Use warm_start=False, or a new estimator."
+                f"{tuple(means.shape)}, and {(self.n_components, self.n_features_in_)} are wanted. Use warm_start=False, or a new estimator."
             )
-        return Parameters(*parts)
+        return Parameters(weights, means, rates)
 
     def _kind(self) -> Kind:
         """Of the fitted attributes."""

@@ -38,7 +38,7 @@ class Kind:
 def read(estimator: BaseEstimator, X: Any, *, reset: bool, normalize: bool) -> tuple[Rows, Kind]:
     """`X` as rows on the sphere; sets or checks `n_features_in_` and `feature_names_in_`."""
     if isinstance(X, torch.Tensor):
-        values = _checked_tensor(estimator, X, reset=reset)
+        values = _checked_tensor(estimator, X, reset=reset).resolve_neg()
         kind = Kind(True, values.dtype, values.device)
     else:
         least = 2 if reset else 1  # afterwards the number of features is compared with that of fit

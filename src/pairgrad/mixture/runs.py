@@ -86,11 +86,11 @@ class Iterations:
         parameters = run.parameters
         best = (-math.inf, -math.inf)
         before: tuple[float, float] | None = None  # the objective before the last M-step and its rounding, where they can be compared
-        stale = 0
+        stale, area = 0, log_area(self.rows.features)
         while True:
             scores = self.scores(parameters)
             expectation, rounding = self.expectation(scores, generator), scores.rounding()
-            objective = expectation.objective - log_area(self.rows.features)
+            objective = expectation.objective - area
             run.curve.append(objective)
             change = None if before is None else objective - before[0]
             if before is not None and objective < before[0] - before[1] - rounding:
@@ -103,17 +103,17 @@ class Iterations:
             left = max(RESEEDS_PER_COMPONENT * len(parameters.weights) - run.reseeded, 0)  # attempts to place components anew
             placed = light(expectation.statistics.weights, self.min_weight, self.rows.dtype)[:left]
             still = stale >= PATIENCE if self.e_step == "stochastic" else change is not None and change <= self.tol
-            run.converged = still and not placed.numel()
-            progress.report(run.iterations, objective, change, "placing components anew" if placed.numel() else "")
+            run.converged = still and not placed
+            progress.report(run.iterations, objective, change, "placing components anew" if placed else "")
             if run.converged or run.iterations >= self.max_iter:
                 return
             statistics = expectation.statistics
-            if placed.numel():
-                run.reseeded += placed.numel()
-                statistics = reseed(statistics, placed, expectation.rows, self.rows, self.weights)
+            if placed:
+                run.reseeded += len(placed)
+                statistics = reseed(statistics, placed, scores.densities(), self.rows, self.weights)
             parameters = self.maximiser(statistics, parameters)
             run.iterations += 1
-            before = None if placed.numel() else (objective, rounding)
+            before = None if placed else (objective, rounding)
 
     def rank(self, run: Run) -> tuple[int, int, float]:
         """Runs are compared by this: first the fewest components that are too light, then the fewest at the largest concentration, whose likelihood is as
@@ -122,7 +122,7 @@ class Iterations:
         return -len(self.too_light(run.parameters)), -len(self.capped(run)), run.objective
 
     def too_light(self, parameters: Parameters) -> list[int]:
-        return (parameters.weights < max(self.min_weight, torch.finfo(self.rows.dtype).eps)).nonzero().squeeze(1).tolist()
+        return light(parameters.weights, self.min_weight, self.rows.dtype)
 
     def capped(self, run: Run) -> list[int]:
         return (run.parameters.rates >= self.maximiser.cap).nonzero().squeeze(1).tolist()

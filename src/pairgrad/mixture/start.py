@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from pairgrad.ground.devices import widest
-from pairgrad.mixture.em import Statistics
+from pairgrad.mixture.em import Statistics, only_highest
 from pairgrad.mixture.rows import Rows
 
 STARTS = ("k-means++", "random")
@@ -26,8 +26,8 @@ class Draws:
     def __init__(self, rows: Rows, weights: torch.Tensor | None, random: np.random.RandomState) -> None:
         self.rows, self.random = rows, random
         probe = torch.from_numpy(np.random.RandomState(0).standard_normal((rows.features, 1)))
-        column = rows.columns(probe.t())
-        keys = torch.cat([rows.products(start, stop, column) for start, stop in rows.chunks(1, None)]).squeeze(1)
+        probe = probe.t().to(rows.dtype).to(rows.device)
+        keys = torch.cat([rows.products(start, stop, probe) for start, stop in rows.chunks(1, None)], 1).squeeze(0)
         self.order = torch.argsort(keys, stable=True)
         ones = torch.ones(rows.count, dtype=widest(rows.device), device=rows.device)
         self.weights = ones if weights is None else weights
@@ -46,14 +46,14 @@ def seeds(rows: Rows, weights: torch.Tensor | None, components: int, how: str, r
     `"k-means++"`: each is drawn with probability proportional to its weight times one minus its cosine with the nearest seed so far, the best of
     2 + log(components) draws (Arthur and Vassilvitskii, 2007). Draws for several seeds share one product with the rows: when its turn comes, a candidate
     is accepted with the probability to which its distance has shrunk since it was drawn, which leaves the distribution as it is.
-    `"random"`: drawn by weight, without repetition.
+    `"random"`: drawn by weight, without repetition of a direction.
     """
     draw = Draws(rows, weights, random)
     chosen = draw(draw.weights, 1)
     if how == "random":
         mass = draw.weights.clone()
         for _ in range(components - 1):
-            mass[chosen] = 0.0
+            mass[_distances(rows, chosen[-1:])[0] == 0] = 0.0  # of rows that coincide too: a row with weight 2 is as good as two rows
             chosen = torch.cat([chosen, draw(mass if float(mass.sum()) > 0 else draw.weights, 1)])
         return chosen
     trials = 2 + int(np.log(components))
@@ -79,35 +79,35 @@ def seeds(rows: Rows, weights: torch.Tensor | None, components: int, how: str, r
 
 def _distances(rows: Rows, chosen: torch.Tensor) -> torch.Tensor:
     """One minus the cosines of some of the rows with all, (some, n); rounding, which makes coincident rows differ, is taken for 0."""
-    columns = rows.columns(rows.take(chosen))
+    seeds = rows.take(chosen)
     distances = torch.empty(len(chosen), rows.count, dtype=rows.dtype, device=rows.device)
     for start, stop in rows.chunks(len(chosen), None):
-        distances[:, start:stop] = 1 - rows.products(start, stop, columns).t()
+        distances[:, start:stop] = 1 - rows.products(start, stop, seeds)
     return torch.threshold_(distances, 8 * torch.finfo(rows.dtype).eps, 0.0)
 
 
 def nearest(rows: Rows, weights: torch.Tensor | None, directions: torch.Tensor) -> Statistics:
     """Statistics of the rows, each given to the nearest of some directions."""
-    columns = rows.columns(directions)
-    k = columns.shape[1]
+    places, k = directions.to(rows.dtype).to(rows.device), len(directions)
     sums = torch.zeros(k, rows.features, dtype=widest(rows.device), device=rows.device)
     masses = torch.zeros(k, dtype=sums.dtype, device=rows.device)
     for start, stop in rows.chunks(k, None):
-        cosines = rows.products(start, stop, columns)
-        shares = torch.zeros_like(cosines).scatter_(1, cosines.argmax(1, keepdim=True), 1.0)
+        cosines = rows.products(start, stop, places)
+        shares = only_highest(cosines, cosines.amax(0))
         if weights is not None:
-            shares.mul_(weights[start:stop].to(shares.dtype)[:, None])
-        masses += shares.sum(0)
+            shares.mul_(weights[start:stop].to(shares.dtype))
+        masses += shares.sum(1)
         sums += rows.sums(start, stop, shares)
     return Statistics(masses.cpu().double(), sums.cpu().double())
 
 
-def light(weights: torch.Tensor, min_weight: float, dtype: torch.dtype) -> torch.Tensor:
+def light(weights: torch.Tensor, min_weight: float, dtype: torch.dtype) -> list[int]:
     """Numbers of the components with less than `min_weight` of the weight, or with none: less than a rounding of it."""
-    return (weights / weights.sum() < max(min_weight, torch.finfo(dtype).eps)).nonzero().squeeze(1)
+    masses = weights.numpy()
+    return np.flatnonzero(masses / masses.sum() < max(min_weight, torch.finfo(dtype).eps)).tolist()
 
 
-def reseed(statistics: Statistics, which: torch.Tensor, densities: torch.Tensor, rows: Rows, weights: torch.Tensor | None) -> Statistics:
+def reseed(statistics: Statistics, which: list[int], densities: torch.Tensor, rows: Rows, weights: torch.Tensor | None) -> Statistics:
     """Statistics with some components placed anew, at the rows that are explained worst.
 
     A component gets an equal share of the weight, the direction of its row and the mean resultant length of all components; the shares of the others
@@ -119,9 +119,9 @@ def reseed(statistics: Statistics, which: torch.Tensor, densities: torch.Tensor,
     share = 1 / k
     kept = torch.ones(k, dtype=torch.bool)
     kept[which] = False
-    scale = (1 - share * which.numel()) * whole / masses[kept].sum()
+    scale = (1 - share * len(which)) * whole / masses[kept].sum()
     masses, sums = masses * scale, sums * scale
-    for component, direction in zip(which.tolist(), _worst(densities, rows, weights, which.numel()), strict=True):
+    for component, direction in zip(which, _worst(densities, rows, weights, len(which)), strict=True):
         masses[component] = share * whole
         sums[component] = share * whole * resultant * direction
     return Statistics(masses, sums)
