@@ -110,7 +110,7 @@ $(BENCH_STAMP): $(SETUP_STAMP)
 bench-peers: $(BENCH_STAMP)
 	@if [ $(PEERS_STAMP) -nt $(BENCH_STAMP) ]; then :; \
 	elif $(INSTALL) -e '.[dev,bench,bench-peers]'; then touch $(PEERS_STAMP); \
-	else echo "bench: TensorFlow Probability on JAX could not be installed; going on without it" >&2; fi
+	else echo "bench: the peers of the extra bench-peers could not be installed; continuing without them" >&2; fi
 
 bench: $(BENCH_STAMP) bench-peers  ## run the benchmarks
 	$(BIN)/python -m benchmarks.run $(ARGS)
@@ -119,7 +119,7 @@ bench-learning: $(BENCH_STAMP)  ## measure time, memory and accuracy of the lear
 	$(BIN)/python -m benchmarks.learning $(ARGS)
 	$(BIN)/python -m benchmarks.learning.accuracy
 
-bench-distributions: $(BENCH_STAMP) bench-peers  ## compare the distribution with scipy and TensorFlow Probability, and write docs/distribution-benchmarks.md
+bench-distributions: $(BENCH_STAMP) bench-peers  ## compare the distribution with scipy, TensorFlow Probability and others, and write docs/distribution-benchmarks.md
 	$(BIN)/python -m benchmarks.distribution $(ARGS)
 
 bench-mixture: $(BENCH_STAMP)  ## time an iteration of EM against its two matrix products
