@@ -77,9 +77,9 @@ def _value(ops: Ops, pot: Potential, formulas: Formulas, x: Number) -> Number:
 
 def _slope(ops: Ops, pot: Potential, formulas: Formulas, x: Number) -> Number:
     supplied = formulas.slope(ops, x)
-    return (
-        supplied if isinstance(formulas, Expansion) else ops.choose(ops.infinite(x), ops.sign(x), supplied)
-    )  # an expansion has its limits
+    if isinstance(formulas, Expansion):  # which has its limits at infinity
+        return supplied
+    return ops.choose(ops.infinite(x), ops.sign(x), supplied)
 
 
 def _pair(ops: Ops, pot: Potential, formulas: Formulas, x: Number) -> tuple[Number, Number]:
