@@ -127,6 +127,7 @@ def judge(tool: str, specimen: Specimen, make: str, dtype: torch.dtype, seed: in
                     dtype=dtype,
                     seed=seed,
                     consequences=False,
+                    **specimen.options,
                 )
                 said, text, defect, calls = _said(report), _measured(report), report.defect, report.evaluations
             elif tool == "opcheck":

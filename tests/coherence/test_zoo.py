@@ -61,6 +61,12 @@ KINDS = (
     "random value",
     "coarse value",
     "half precision",
+    "bias in half precision",
+    "saturated in half precision",
+    "wrong forward mode",
+    "wrong vmap rule",
+    "another value without a gradient",
+    "compiled function differs from eager",
     "rounded grad_output",
     "layout of grad_output",
     "layout of an argument",
@@ -105,6 +111,7 @@ def _audit(specimen: Specimen, make: str, dtype: torch.dtype, seed: int, effort:
         effort=effort,
         consequences=False,
         **constraints,
+        **specimen.options,
     )
 
 

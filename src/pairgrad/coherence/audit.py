@@ -25,20 +25,23 @@ from pairgrad.coherence.causes.consequences import (
 from pairgrad.coherence.causes.picture import FieldPicture, field_picture, slope_picture
 from pairgrad.coherence.causes.recorder import recordings_paused
 from pairgrad.coherence.finding import Finding
-from pairgrad.coherence.judge.conclusions import TOGETHER, best_limits, by_argument, defective, tells, worst_of
+from pairgrad.coherence.judge.conclusions import TOGETHER, best_limits, by_argument, defective, of_order, tells, worst_of
 from pairgrad.coherence.judge.evidence import Evidence, conclude, first_order_findings, incomplete
 from pairgrad.coherence.judge.hints import hint
 from pairgrad.coherence.judge.verdict import Verdict
+from pairgrad.coherence.measure.compiled import examine_compiled
 from pairgrad.coherence.measure.explore import EFFORTS, Effort, Observation, groups, line_through, observe, observe_second, settled
 from pairgrad.coherence.measure.gradient import Gradients, Measured
 from pairgrad.coherence.measure.limits import FALSE_ALARM_RATE, TELLING, TESTS, coarsest
 from pairgrad.coherence.measure.panel import DEGREE
 from pairgrad.coherence.measure.path import OUTSIDE, Line, Path, guarded, random_cotangent
+from pairgrad.coherence.measure.precision import examine_precision
 from pairgrad.coherence.measure.scan import scan
 from pairgrad.coherence.measure.second import refusal
 from pairgrad.coherence.measure.state import STEPS_LIKE
 from pairgrad.coherence.measure.straight import StraightThrough, straight_through
 from pairgrad.coherence.measure.structure import structural_findings
+from pairgrad.coherence.measure.transforms import examine_transforms
 from pairgrad.coherence.report.readings import loudest_curves, state_defect
 from pairgrad.coherence.report.report import ArgumentGradient, Report
 from pairgrad.coherence.subject.constraint import as_constraint, is_exactly_symmetric, resolve_constraints
@@ -46,7 +49,8 @@ from pairgrad.coherence.subject.curves import Straight, scales, still
 from pairgrad.coherence.subject.domain import Box, LogRange, as_interval, draw_states, is_strategy, resolve
 from pairgrad.coherence.subject.intent import INTENTS, intent_of
 from pairgrad.coherence.subject.subject import Stopped, Subject, generators_restored
-from pairgrad.ground.checks import boolean, describe, integer_at_least, one_of, real_number
+from pairgrad.ground._torch_private import pytree
+from pairgrad.ground.checks import HALF_DTYPES, boolean, describe, integer_at_least, one_of, real_number
 
 
 def audit(
@@ -58,6 +62,9 @@ def audit(
     dtype: torch.dtype | None = None,
     effort: str = "standard",
     second_order: bool = True,
+    transforms: bool = True,
+    compiled: bool | str = False,
+    reference: Callable[..., Any] | None = None,
     consequences: bool = True,
     tolerance: float = 0.0,
     intent: str | None = None,
@@ -93,6 +100,12 @@ def audit(
         effort: "quick", "standard" or "thorough": how many lines, states and tiles. "glance": one line for each tensor. "whole": two lines that move all
             tensors at once, for large models.
         second_order: whether to audit the second backward too.
+        transforms: whether to try forward mode (`jvp`), `vmap` and their nestings too, where custom Functions have rules for them; with
+            effort="thorough", forward mode of torch's own functions too.
+        compiled: compare with the function compiled by `torch.compile` too: values, gradients, second derivatives. True, or the name of a backend. What was
+            compiled before is compiled again afterwards (`torch.compiler.reset`).
+        reference: the same function written with torch's operations. In half precision its error is the measure for that of `fn`; without it, what
+            rounding explains is. Where `fn` does not take float64, it says what the gradient should be.
         consequences: whether to look, where the backward is incoherent, for the custom Functions it comes from, for a scaling that explains it, for
             the part of the update that is not a gradient, and for what it does to training.
         tolerance: a defect smaller than this, over the size of the gradient, is reported but does not decide the verdict.
@@ -136,6 +149,13 @@ def audit(
     expected = "a number from 0 to 1, relative to the size of the gradient"
     tolerance = real_number("tolerance", tolerance, expected, lambda share: 0 <= share < 1, kind=ValueError)
     second_order, consequences = boolean("second_order", second_order), boolean("consequences", consequences)
+    transforms = boolean("transforms", transforms)
+    compiled = compiled if isinstance(compiled, str) else "inductor" if boolean("compiled", compiled) else ""
+    if compiled and compiled not in torch.compiler.list_backends(exclude_tags=()):
+        known = ", ".join(map(repr, torch.compiler.list_backends()))
+        raise ValueError(f"compiled must be True, False or a backend of torch.compile, such as 'aot_eager', {known}, got {compiled!r}")
+    if reference is not None and not callable(reference):
+        raise TypeError(f"reference must be a callable that takes the arguments of fn, or None, got {describe(reference)}")
     if seconds is not None:
         expected = "a number above 0, or None for as long as it takes"
         seconds = float(real_number("seconds", seconds, expected, lambda value: value > 0, kind=ValueError))
@@ -162,17 +182,23 @@ def audit(
             subject.constraints = resolve_constraints(constraints, subject.names, subject.tensors)
             intervals = resolve(domain, subject.names)
             made = _Audit(subject, effort, seed, intent or intent_of(fn), float(tolerance), seconds, started, progress)
-            made.stage(0, made.structure)
-            made.stage(1, made.inputs)
+            made.stage("repeating calls", made.structure)
+            made.stage("looking at the inputs", made.inputs)
             if intervals:
-                made.stage(2, lambda: made.domain(intervals))
-            if second_order:
-                made.stage(3, made.second_order)
-            else:
+                made.stage("looking over the domain", lambda: made.domain(intervals))
+            if made.evidence.dtype in HALF_DTYPES:
+                made.stage("comparing with float64", lambda: made.precision(reference, second_order=second_order))
+            if second_order and made.evidence.precision is None:
+                made.stage("looking at second derivatives", made.second_order)
+            elif not second_order:
                 made.evidence.left_out.append("second order: switched off (second_order=False)")
-            made.stage(4, made.sizes)
+            if transforms:
+                made.stage("trying forward mode and vmap", made.transforms)
+            if compiled:
+                made.stage("comparing with the compiled function", lambda: made.compiled(compiled))
+            made.stage("looking for causes", made.sizes)
             if consequences:
-                made.stage(4, made.consequences)
+                made.stage("looking for causes", made.consequences)
             subject.watch = None
             return made.report()
 
@@ -245,8 +271,17 @@ def _inputs_of(domain: Any, dtype: torch.dtype | None) -> Any:
     return (start(domain),)
 
 
-STAGES = ("repeating calls", "looking at the inputs", "looking over the domain", "looking at second derivatives", "looking for causes")
-_SHARES = (0.3, 0.6, 0.5, 0.5, 1.0)  # of the time that is left, for each stage
+# The stages of an audit, in their order, and the share of the time left that each may take.
+STAGES = {
+    "repeating calls": 0.3,
+    "looking at the inputs": 0.6,
+    "looking over the domain": 0.5,
+    "comparing with float64": 0.5,
+    "looking at second derivatives": 0.5,
+    "trying forward mode and vmap": 0.5,
+    "comparing with the compiled function": 0.9,
+    "looking for causes": 1.0,
+}
 _PAUSE = 0.1  # seconds between two calls of `progress`
 _MEASURED = 12  # arguments whose gradients are measured in full
 
@@ -267,9 +302,10 @@ class _Audit:
     ) -> None:
         self.subject, self.seed = subject, seed
         self.effort_name, self.effort = effort, EFFORTS[effort]
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed)  # of what every audit looks at
+        self.further = torch.Generator().manual_seed(seed + 1)  # of what can be switched off, which changes nothing else
         self.pending: list[Observation] = []  # of the state that is being looked at
-        self._progress, self._stage = progress, 0
+        self._progress, self._stage = progress, next(iter(STAGES))
         self._started, self._told = started, time.perf_counter()
         self._end = self._end_of_stage = math.inf if seconds is None else started + seconds
         subject.watch = self._called
@@ -291,7 +327,8 @@ class _Audit:
         if self._progress is not None:
             self._told = time.perf_counter()
             seconds = self._told - self._started
-            self._progress(Progress(STAGES[self._stage], self._stage, len(STAGES), self.subject.evaluations, seconds, self))
+            step = list(STAGES).index(self._stage)
+            self._progress(Progress(self._stage, step, len(STAGES), self.subject.evaluations, seconds, self))
 
     def _called(self) -> None:
         now = time.perf_counter()
@@ -300,32 +337,32 @@ class _Audit:
         if now - self._told >= _PAUSE:
             self._tell()
 
-    def stage(self, number: int, look: Callable[[], None]) -> None:
+    def stage(self, name: str, look: Callable[[], None]) -> None:
         """One stage, within its share of the time. What raises where it did not before ends the audit; what takes too long ends the stage."""
         evidence = self.evidence
         if not evidence.complete:
             return
-        self._stage = number
+        self._stage = name
         self._tell()
         now = time.perf_counter()
-        self._end_of_stage = now + _SHARES[number] * max(0.0, self._end - now) if math.isfinite(self._end) else math.inf
+        self._end_of_stage = now + STAGES[name] * max(0.0, self._end - now) if math.isfinite(self._end) else math.inf
         try:
             look()
         except _TimeIsUp:
             self._settle()
-            evidence.left_out.append(f"{STAGES[number]}: time was up")
-            if number == 1 and not self._all_arguments_seen():
-                self.evidence = incomplete(evidence, f"time was up while {STAGES[number]}: raise `seconds` to look at all of it")
+            evidence.left_out.append(f"{name}: time was up")
+            if name == "looking at the inputs" and not self._all_arguments_seen():
+                self.evidence = incomplete(evidence, f"time was up while {name}: raise `seconds` to look at all of it")
         except Exception as error:
             if not isinstance(error, Stopped):
                 if error is self.subject.failed:
-                    error.add_note(f"raised by fn or its backward, by call {self.subject.evaluations} of an audit, while {STAGES[number]}")
+                    error.add_note(f"raised by fn or its backward, by call {self.subject.evaluations} of an audit, while {name}")
                 if error is not self.subject.failed or not isinstance(error, (*OUTSIDE, MemoryError)):
                     raise
             self._settle()
             why = str(error) if isinstance(error, Stopped) else f"fn raises {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            evidence.left_out.append(f"what comes after {STAGES[number]}: {why}")
-            self.evidence = incomplete(evidence, f"the audit stopped while {STAGES[number]}: {why}")
+            evidence.left_out.append(f"what comes after {name}: {why}")
+            self.evidence = incomplete(evidence, f"the audit stopped while {name}: {why}")
         finally:
             self._end_of_stage = math.inf  # what is drawn in the end calls nothing that is not known
 
@@ -347,7 +384,7 @@ class _Audit:
     def so_far(self) -> Report:
         """The report of an audit that was stopped here. The callable is not called any more."""
         made = copy.copy(self)
-        made.evidence = incomplete(self.evidence, f"stopped while {STAGES[self._stage]}: what comes after that was not looked at")
+        made.evidence = incomplete(self.evidence, f"stopped while {self._stage}: what comes after that was not looked at")
         made.evidence.observations = [*self.evidence.observations, *settled(self.pending)]
         return made.report()
 
@@ -430,6 +467,81 @@ class _Audit:
             self.evidence.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {refused}"))
             return
         self._collect(observe_second(self.subject, self.subject.tensors, self.effort, self.generator))
+
+    def precision(self, reference: Callable[..., Any] | None, *, second_order: bool) -> None:
+        """In half precision: the gradient beside that of float64, and the second derivative there, where rounding does not hide it."""
+        evidence, subject = self.evidence, self.subject
+        alarms = any(finding.severity == "alarm" for finding in evidence.findings)
+        if not subject.connected or evidence.intent is not None or alarms or defective(evidence.observations, 1):
+            return
+        in_float64 = self._in_float64(subject.fn if subject.is_whole else None, second_order=second_order)
+        if isinstance(in_float64, str) and reference is not None:
+            in_float64 = self._in_float64(reference, second_order=False)
+        if isinstance(in_float64, str):
+            evidence.left_out.append(f"half precision beside float64: {in_float64}")
+            return
+        wide, report = in_float64
+        off = next((judgement.relative for judgement in report.verdicts if judgement.verdict is Verdict.INCOHERENT), 0.0)
+        with wide:
+            beside = None if reference is None else Subject(reference, subject.arguments())
+            found = examine_precision(subject, wide, self.further, beside, max(evidence.tolerance, off))
+        if off > found.limit:
+            found.result = "wrong"
+            text = f"in float64, where more can be seen, the gradient is off by {off:.3g}"
+            found.findings.append(Finding("precision", "alarm", text, "", {"relative": off, "error": 0.0}))
+        evidence.precision = found
+        evidence.findings += [
+            *found.findings,
+            *(replace(f, text=f"in float64, {f.text}") for f in report.findings if f.kind == "second-order"),
+        ]
+        evidence.second = report.checks["second order"]
+
+    def _in_float64(self, fn: Callable[..., Any] | None, *, second_order: bool) -> tuple[Subject, Report] | str:
+        """A function in float64 and the report on it there, or why there is none."""
+        if fn is None:
+            return "fn uses a module that is not its own, so that it cannot be run in float64: give reference="
+        self.subject.restore()
+        fn = copy.deepcopy(fn).double() if isinstance(fn, torch.nn.Module) else fn
+        arguments = pytree.tree_map_only(torch.Tensor, _doubled, self.subject.arguments())
+        left = self._end_of_stage - time.perf_counter()
+        options: dict[str, Any] = {"seconds": max(0.1, left / 2) if math.isfinite(left) else None, "seed": self.seed}
+        try:
+            report = audit(fn, arguments, effort="quick", second_order=second_order, transforms=False, consequences=False, **options)
+            wide = Subject(fn, arguments)
+        except (*OUTSIDE, TypeError) as error:
+            return f"in float64 it raises {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        if any(output.dtype in HALF_DTYPES for output in wide.outputs):
+            return "its outputs are in half precision in float64 too"
+        if report.verdict is Verdict.INCONCLUSIVE:
+            return f"nothing can be said of it there: {report.headline}"
+        return wide, report
+
+    def compiled(self, backend: str) -> None:
+        """The compiled function beside the eager one."""
+        evidence = self.evidence
+        if any(finding.kind == "not-reentrant" for finding in evidence.findings):
+            return
+        second = any(map(tells, of_order(evidence.observations, 2)))
+        found = examine_compiled(self.subject, backend, self.further, second=second)
+        evidence.transforms["compiled"] = found.result
+        evidence.findings += found.findings
+        if found.why:
+            evidence.left_out.append(f"the compiled function: {found.why}")
+
+    def transforms(self) -> None:
+        """Forward mode and vmap, where custom Functions have rules for them. What is declared is about the backward, and they may go by the value."""
+        evidence = self.evidence
+        if (
+            not self.subject.connected
+            or evidence.intent is not None
+            or any(finding.kind == "not-reentrant" for finding in evidence.findings)
+        ):
+            return
+        second = any(map(tells, of_order(evidence.observations, 2))) and not defective(evidence.observations, 2)
+        first = not defective(evidence.observations, 1)
+        found = examine_transforms(self.subject, self.further, first=first, second=second, all_functions=self.effort_name == "thorough")
+        evidence.transforms |= found.results
+        evidence.findings += found.findings
 
     def sizes(self) -> None:
         """How far the gradients are off, and whether the value moves in steps, where there is a defect."""
@@ -514,7 +626,9 @@ class _Audit:
         """Of the evidence, and of nothing else."""
         evidence, subject = self.evidence, self.subject
         concluded = conclude(evidence)
-        limits = best_limits(evidence.observations).values()
+        limits = [*best_limits(evidence.observations).values()]
+        if evidence.precision is not None and evidence.precision.result == "right":
+            limits = [evidence.precision.limit]
         lines = {id(observation.line): observation.line for observation in evidence.observations}
         tests = DEGREE * sum(line.panels for line in lines.values())
         guilty = [verdict.visit for verdict in self.nodes if verdict.guilty]
@@ -548,6 +662,10 @@ class _Audit:
             hint=hint(evidence.gradients, subject) if not concluded.passed else "",
             place="; ".join(f"{visit.name} ({visit.location})" if visit.location else visit.name for visit in guilty[:1]),
         )
+
+
+def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().double().requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
 
 
 class _TimeIsUp(Stopped):

@@ -22,6 +22,39 @@ ADVICE: dict[str, tuple[tuple[str, ...], str]] = {
         ),
         "save inputs and outputs only and recompute, give the backward a Function of its own, or mark it once_differentiable so that it raises instead",
     ),
+    "forward-mode": (
+        (
+            "a jvp that was written or changed apart from the backward",
+            "a tensor saved for the jvp that is not an input or an output (ctx.save_for_forward)",
+        ),
+        "let jvp and backward use one formula; remove a jvp that is not needed, so that torch raises instead",
+    ),
+    "vmap": (
+        (
+            "a vmap rule that ignores in_dims, or maps the wrong dimension",
+            "shapes or dimensions counted from the front inside forward or backward",
+        ),
+        "set generate_vmap_rule = True instead of writing the rule, or count dimensions from the end",
+    ),
+    "no-grad": (
+        (
+            "a faster way for evaluation that computes something else",
+            "a jax.custom_jvp or custom_vjp whose rule returns another value than the function",
+        ),
+        "let both compute the same value",
+    ),
+    "compiled": (
+        (
+            "a graph break around code that keeps state",
+            "a custom operator whose fake kernel or autograd formula is not that of the eager one",
+            "a fault of the compiler",
+        ),
+        "torch._dynamo.explain shows graph breaks; torch.library.opcheck checks registrations; TORCHDYNAMO_REPRO_AFTER writes a small program",
+    ),
+    "precision": (
+        ("a constant, a normaliser or a partial sum that is rounded to half precision inside", "1 - p of a p that is rounded to 1"),
+        "compute in float32 inside and round once, in the end; reference= compares with torch's own operations instead",
+    ),
     "not-linear": (
         ("the backward ignores grad_output or a part of it", "a clip or a rescaling of the gradient inside the backward"),
         "multiply by grad_output as it comes; clip gradients after the backward, not inside it",
@@ -90,9 +123,9 @@ class Finding:
     """One thing the audit found.
 
     Attributes:
-        kind: "defect", "second-order", "not-linear", "rounds", "layout", "size", "rough", "not-reentrant", "edits", "nondeterministic", "no-gradient",
-            "non-finite", "undefined", "at-state", "jump", "kink", "stepwise", "straight-through", "unresolved", "constraint", "region", "node", "scaling",
-            "looks-like", "field", "fork", "intent" or "note".
+        kind: "defect", "second-order", "forward-mode", "vmap", "no-grad", "compiled", "precision", "not-linear", "rounds", "layout", "size", "rough",
+            "not-reentrant", "edits", "nondeterministic", "no-gradient", "non-finite", "undefined", "at-state", "jump", "kink", "stepwise",
+            "straight-through", "unresolved", "constraint", "region", "node", "scaling", "looks-like", "field", "fork", "intent" or "note".
         severity: "alarm" (the verdict follows from it), "warning" or "note".
         text: one sentence with its numbers.
         where: argument, state or node.

@@ -114,6 +114,24 @@ def compiled_region_functions() -> tuple[Any, str, str] | None:
     return (eval_frame, *names) if all(hasattr(eval_frame, name) for name in names) else None
 
 
+def compiler_backend(name: str) -> Callable[..., Any]:
+    """A backend of torch.compile by its name; `torch.compiler.list_backends` lists the names."""
+    from torch._dynamo import lookup_backend  # slow to import
+
+    return lookup_backend(name)
+
+
+def graph_breaks(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[str, str, int]]:
+    """Why, in which file and at which line torch.compile breaks the graph of a call. Resets what was compiled."""
+    from torch._dynamo import explain  # slow to import
+
+    found = []
+    for entry in explain(fn)(*args, **kwargs).break_reasons:
+        frame = entry.user_stack[-1] if entry.user_stack else None
+        found.append((entry.reason.splitlines()[0], frame.filename if frame else "", (frame.lineno or 0) if frame else 0))
+    return found
+
+
 def pop_function_modes() -> list[Any]:
     """Takes off all modes of torch functions, and returns them, the uppermost first."""
     return [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ class Specimen:
         dtypes: in which dtypes the broken one is broken. The right one is right in float64 and float32.
         domain: one interval (low, high), or None, for each argument, where the mistake is only met in a part of it. The arguments lie in it.
         constraints: the `constraints` that the audit is given, one for each argument, where the function is defined on a part of its space alone.
+        options: further arguments that the audit is given.
         note: what is wrong, in a sentence.
     """
 
@@ -38,6 +39,7 @@ class Specimen:
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
     domain: tuple[Interval | None, ...] | None = None
     constraints: tuple[str | None, ...] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     note: str = ""
 
 

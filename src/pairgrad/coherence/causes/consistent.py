@@ -18,7 +18,6 @@ from pairgrad.coherence.causes.nodes import (
     Interception,
     cloned,
     has_setup,
-    is_custom,
     is_generated,
     location_of,
     name_of,
@@ -26,6 +25,7 @@ from pairgrad.coherence.causes.nodes import (
     version_of,
 )
 from pairgrad.coherence.subject.autocast import Autocast, autocast_state
+from pairgrad.coherence.subject.backward import is_custom
 from pairgrad.coherence.subject.subject import generators_restored, rng_state, same_rng, set_rng_state
 from pairgrad.ground.checks import describe
 

@@ -24,10 +24,10 @@ from torch.autograd.function import BackwardCFunction, Function, FunctionMeta
 from torch.compiler import is_dynamo_compiling
 
 from pairgrad.coherence.subject.autocast import Autocast
+from pairgrad.coherence.subject.backward import is_custom
 from pairgrad.coherence.subject.subject import generators_restored, set_rng_state
 from pairgrad.ground._torch_private import (
     function_of,
-    is_collective,
     is_functorch_wrapped_tensor,
     is_generated,
     maybe_current_level,
@@ -245,11 +245,6 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int] | None:
 def cloned(argument: Any) -> Any:
     """A copy of a tensor, and everything else as it is."""
     return argument.clone() if isinstance(argument, torch.Tensor) else argument
-
-
-def is_custom(function: type) -> bool:
-    """Whether a Function is not part of torch: written by a user, or made by torch.library for an operator that is not a collective."""
-    return not is_collective(function) if is_generated(function) else function.__module__.partition(".")[0] != "torch"
 
 
 def is_compiled(function: type) -> bool:

@@ -25,7 +25,6 @@ from pairgrad.coherence.causes.nodes import (
     copied,
     copied_bytes,
     is_compiled,
-    is_custom,
     is_generated,
     is_wrapped,
     location_of,
@@ -34,6 +33,7 @@ from pairgrad.coherence.causes.nodes import (
     version_of,
 )
 from pairgrad.coherence.subject.autocast import autocast_state
+from pairgrad.coherence.subject.backward import is_custom
 from pairgrad.coherence.subject.subject import rng_state, same_rng
 from pairgrad.ground._torch_private import current_backward, is_collective, maybe_current_level, operator_metadata, pytree, sparse_parts
 from pairgrad.ground.checks import describe, integer_at_least

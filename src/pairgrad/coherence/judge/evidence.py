@@ -28,13 +28,15 @@ from pairgrad.coherence.measure.explore import Observation
 from pairgrad.coherence.measure.gradient import Measured
 from pairgrad.coherence.measure.limits import PASSABLE, TELLING
 from pairgrad.coherence.measure.path import Line
+from pairgrad.coherence.measure.precision import Precision
 from pairgrad.coherence.measure.scan import Region, Scan
 from pairgrad.coherence.measure.straight import StraightThrough
 
 # Which verdict follows from an alarm of which kind.
 _FOLLOWS = {
-    Verdict.INCOHERENT: ("defect", "no-gradient", "non-finite", "not-linear", "rounds", "undefined", "layout"),
+    Verdict.INCOHERENT: ("defect", "no-gradient", "non-finite", "not-linear", "rounds", "undefined", "layout", "precision"),
     Verdict.SECOND_ORDER: ("second-order",),
+    Verdict.TRANSFORMED: ("forward-mode", "vmap", "no-grad", "compiled"),
     Verdict.NOT_REENTRANT: ("not-reentrant", "edits"),
 }
 _STRAIGHT = ("defect", "no-gradient")  # alarms that a value in steps explains
@@ -57,6 +59,9 @@ class Evidence:
         straight: whether the value moves in steps.
         declared: intents of custom Functions inside that account for what they do, {name: intent}; accounted: whether all others are coherent.
         refused: why second derivatives are refused.
+        second: what came of second derivatives where they were not observed here.
+        precision: what came of the comparison with float64, in half precision.
+        transforms: what came of forward mode, vmap and the compiled function, where they were looked at.
         left_out: what was not looked at, and why.
         complete: whether everything that a verdict needs was looked at.
         stopped: why not.
@@ -79,6 +84,9 @@ class Evidence:
     declared: dict[str, str] = field(default_factory=dict)
     accounted: bool = False
     refused: str = ""
+    second: str = "not judged"
+    precision: Precision | None = None
+    transforms: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     complete: bool = True
     structure: bool = False  # whether all of it was looked at
@@ -239,6 +247,9 @@ def _first_order(evidence: Evidence, findings: Sequence[Finding], *, unknown: bo
     doubtful = [f for f in findings if f.kind == "constraint" and f.severity == "warning"]
     if doubtful:
         return Judgement(Verdict.INCONCLUSIVE, doubtful[0].numbers.get("relative", 0.0), text=_with_place(doubtful[0]))
+    kinked = Verdict.KINK if any(finding.kind == "kink" for finding in findings) else Verdict.COHERENT
+    if evidence.precision is not None and evidence.precision.result == "right":
+        return Judgement(kinked, evidence.precision.limit)
     limits = best_limits(evidence.observations)
     if unknown or not limits:
         unresolved = [f for f in findings if f.kind == "unresolved"]
@@ -251,8 +262,7 @@ def _first_order(evidence: Evidence, findings: Sequence[Finding], *, unknown: bo
             f"{argument}: a defect would have to be {worst:.2g} of the gradient to be seen; above {allowed:.2g} nothing is called coherent"
         )
         return Judgement(Verdict.INCONCLUSIVE, worst, text=text)
-    verdict = Verdict.KINK if any(finding.kind == "kink" for finding in findings) else Verdict.COHERENT
-    return Judgement(verdict, worst)
+    return Judgement(kinked, worst)
 
 
 def _with_place(finding: Finding) -> str:
@@ -282,10 +292,12 @@ def _checks(evidence: Evidence, alarms: Sequence[Finding], findings: Sequence[Fi
 
     return {
         "first order": "wrong" if first_wrong else "right" if looked else "not judged",
-        "second order": "wrong" if "second-order" in kinds else "refused" if evidence.refused else "right" if second else "not judged",
+        "second order": "wrong" if "second-order" in kinds else "refused" if evidence.refused else "right" if second else evidence.second,
         "re-entrant": answer("not-reentrant", "edits"),
         "linear": answer("not-linear", "rounds", "undefined"),
         "layouts": answer("layout"),
+        **({"half precision": evidence.precision.result} if evidence.precision is not None else {}),
+        **evidence.transforms,
     }
 
 

@@ -12,6 +12,7 @@ class Verdict(StrEnum):
     COHERENT = "coherent"
     INCOHERENT = "incoherent"
     SECOND_ORDER = "second-order"
+    TRANSFORMED = "transformed"
     JUMP = "jump"
     KINK = "kink"
     NOT_REENTRANT = "not-reentrant"
@@ -25,6 +26,7 @@ PASSING = (Verdict.COHERENT, Verdict.KINK)
 GRAVITY = (
     Verdict.INCOHERENT,
     Verdict.SECOND_ORDER,
+    Verdict.TRANSFORMED,
     Verdict.NOT_REENTRANT,
     Verdict.STRAIGHT_THROUGH,
     Verdict.JUMP,
@@ -37,6 +39,7 @@ MEANING = {
     Verdict.COHERENT: "the supplied gradient is the derivative of the computed value, to the limit stated",
     Verdict.INCOHERENT: "the backward does not supply the derivative of the value that the forward computes",
     Verdict.SECOND_ORDER: "the gradient is right, but what is supplied for its derivative, the second derivative, is not",
+    Verdict.TRANSFORMED: "the gradient is right, but forward mode, vmap or the compiled function gives something else",
     Verdict.JUMP: "the gradient is right where the value is smooth, but the value leaps somewhere: no gradient can tell of that",
     Verdict.KINK: "the gradient is right on both sides of places where it leaps and the value does not, as with relu or abs",
     Verdict.NOT_REENTRANT: "a second call or a second backward at the same state gives another result, or an argument is edited in place",

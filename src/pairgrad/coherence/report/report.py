@@ -140,7 +140,8 @@ class Report(SavedReport):
         gradients: supplied and true gradient at the inputs, for each argument, as an [`ArgumentGradient`][pairgrad.coherence.ArgumentGradient]; empty if no
             defect was seen there.
         checks: what came of each check. "first order": "right", "wrong" or "not judged"; "second order": also "refused"; "re-entrant", "linear" and "layouts":
-            "yes", "no" or "not judged".
+            "yes", "no" or "not judged". Where they were tried: "forward mode", "vmap", "batched backward", "no grad", "compiled" and "half precision", as for
+            "second order".
         left_out: what was not looked at, and why.
         scales: the shortest and the longest distance from a state at which something was resolved, over the size of the argument; NaN if there is none.
         hint: a guess at the cause from simple ratios, in a sentence; empty if nothing fits. It is not part of the verdict.
@@ -207,8 +208,12 @@ class Report(SavedReport):
                 return f"{self.verdict.value} within the tolerance: off by {number(worst['relative'])} of the gradient (± {number(worst['error'])})"
             worst = f" ({number(self.limit)} at the worst state)" if self.limit > 10 * self.typical_limit else ""
             return f"{self.verdict.value}, to {number(self.typical_limit if worst else self.limit)} of the gradient{worst}"
-        if self.defect > 0 and self.verdict in (Verdict.INCOHERENT, Verdict.SECOND_ORDER):
-            of = "the second derivative" if self.verdict is Verdict.SECOND_ORDER else "the gradient"
+        of = {
+            Verdict.INCOHERENT: "the gradient",
+            Verdict.SECOND_ORDER: "the second derivative",
+            Verdict.TRANSFORMED: "the eager result",
+        }.get(self.verdict)
+        if self.defect > 0 and of is not None:
             if not math.isfinite(self.defect):
                 return f"{self.verdict.value}: {of} is infinitely far off, or not zero where the true one is"
             return f"{self.verdict.value}, by {number(self.defect)} of {of} (± {number(self.defect_error)})"

@@ -15,8 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd.function import Function
 
 from pairgrad.coherence.subject.sparse import values_at, values_of
+from pairgrad.ground._torch_private import function_of, is_collective, is_generated
 
 _REFUSED = "incompatible with .grad()"
 
@@ -139,3 +141,33 @@ def _tensors_of(holder: Any) -> list[torch.Tensor]:
         held += getattr(holder, "__dict__", {}).values()
     modules = [value for value in held if isinstance(value, torch.nn.Module)]
     return [*(value for value in held if isinstance(value, torch.Tensor)), *(p for module in modules for p in module.parameters())]
+
+
+def is_custom(function: type) -> bool:
+    """Whether a Function is not part of torch: written by a user, or made by torch.library for an operator that is not a collective."""
+    return not is_collective(function) if is_generated(function) else function.__module__.partition(".")[0] != "torch"
+
+
+def custom_functions(outputs: Iterable[torch.Tensor]) -> list[type[Function]]:
+    """The custom Functions in the graph of some outputs, each once."""
+    waiting, seen, found = [output.grad_fn for output in outputs], set(), {}
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        function = function_of(node)
+        if isinstance(function, type) and issubclass(function, Function) and is_custom(function):
+            found[function] = None
+        waiting += [following for following, _ in node.next_functions]
+    return list(found)
+
+
+def has_jvp(function: type[Function]) -> bool:
+    """Whether a Function has a rule for forward mode; torch raises where it has none."""
+    return function.jvp is not Function.jvp
+
+
+def may_have_vmap(function: type[Function]) -> bool:
+    """Whether a Function has a rule for vmap, or may have one, as a custom operator."""
+    return is_generated(function) or function.generate_vmap_rule or function.vmap is not Function.vmap

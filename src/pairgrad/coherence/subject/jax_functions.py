@@ -250,8 +250,9 @@ class _Bridge(torch.autograd.Function):
         else:
             smooth, other = result.parted(call.fn(*arrays))
         device = next((tensor.device for tensor in tensors if not on_host(tensor)), HOST)
-        ctx.call, ctx.smooth = call, len(smooth)
+        ctx.call, ctx.smooth, ctx.other = call, len(smooth), len(other)
         ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
         return tuple(_to_torch(array, device) for array in (*smooth, *other))  # torch knows that integers have no gradient
 
     @staticmethod
@@ -272,9 +273,27 @@ class _Bridge(torch.autograd.Function):
             gradients[i] = gradient.to(tensors[i].device).conj()
         return None, None, *gradients
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> tuple[torch.Tensor | None, ...]:
+        """By `jax.jvp`: of a `jax.custom_jvp` its rule. JAX refuses a `jax.custom_vjp`."""
+        tangents = grad_inputs[2:]  # a call and a result come first
+        moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
+
+        def pushed(arrays: Sequence[Any], along: Sequence[Any]) -> tuple[Any, ...]:
+            chosen = tuple(arrays[i] for i in moved)
+            return _jax().jvp(_of(ctx.call.fn, moved, arrays, _Result()), chosen, tuple(along), has_aux=True)[1]
+
+        found = _bridged(pushed, pushed, (ctx.saved_tensors, [tangents[i] for i in moved]), {}, None, ulps=16)
+        return (*found, *(None for _ in range(ctx.other)))
+
 
 def _linearised(fn: Callable[..., Any], wanted: tuple[int, ...], arrays: Sequence[Any], result: _Result) -> _Linearised:
     """`jax.vjp` by the arguments wanted: differentiated results, the map of their cotangents, and the results that have none."""
+    return _jax().vjp(_of(fn, wanted, arrays, result), *(arrays[i] for i in wanted), has_aux=True)
+
+
+def _of(fn: Callable[..., Any], wanted: Sequence[int], arrays: Sequence[Any], result: _Result) -> Callable[..., Any]:
+    """`fn` as a function of the arguments wanted alone: differentiated results, and the others."""
 
     def of_wanted(*chosen: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         full = list(arrays)
@@ -282,7 +301,7 @@ def _linearised(fn: Callable[..., Any], wanted: tuple[int, ...], arrays: Sequenc
             full[i] = array
         return result.parted(fn(*full))
 
-    return _jax().vjp(of_wanted, *(arrays[i] for i in wanted), has_aux=True)
+    return of_wanted
 
 
 def _jax() -> Any:

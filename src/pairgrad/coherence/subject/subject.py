@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 from torch.nn.parameter import is_lazy
 
 from pairgrad.coherence.subject.backward import Accumulated, Leaves, supplied, way_to_gradients
@@ -130,6 +131,26 @@ class Subject:
             self.restore()
         self._checked = -_TRUSTED  # the number of the last call that showed it still works at the inputs
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the callable holds no module but itself, so that a copy of it is independent."""
+        return self.module is None or self.fn is self.module
+
+    @property
+    def inputs(self) -> Point:
+        """The differentiated tensors that are arguments."""
+        return self.tensors[: len(self._places)]
+
+    @property
+    def parameters(self) -> Point:
+        """Those that are parameters of a module."""
+        return self.tensors[len(self._places) :]
+
+    @property
+    def dense(self) -> bool:
+        """Whether there are differentiated arguments, none of them sparse."""
+        return bool(self._places) and all(self._flat[place].layout == torch.strided for place in self._places)
+
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def _first_call(self) -> tuple[Any, Leaves]:
@@ -165,6 +186,80 @@ class Subject:
             assert isinstance(total, torch.Tensor)
             second = supplied((total,), (*leaves, *asking), (torch.ones_like(total),))
         return Evaluation((total.detach(),), second)
+
+    def untracked(self) -> Point:
+        """The outputs at the inputs where no gradient is requested."""
+        self._begin()
+        flat, _ = self._prepare(self.tensors, copies=False)
+        for place in self._places:
+            flat[place] = flat[place].detach()
+        args, kwargs = pytree.tree_unflatten(flat, self._structure)
+        with self._settings, torch.no_grad():
+            named = dict(self._numbered(self.fn(*args, **kwargs)))
+        return tuple(named[name] for name in self.output_names)
+
+    def push(self, point: Sequence[torch.Tensor], tangent: Sequence[torch.Tensor], weights: Sequence[torch.Tensor] = ()) -> Evaluation:
+        """Outputs at a point and, by forward mode, their derivatives along a tangent of the inputs. Parameters stay where they are.
+
+        With `weights` of the outputs, reverse mode over forward mode instead: <weights, derivatives>, and its gradients in the inputs.
+        """
+        with self._settings, forward_ad.dual_level():
+            outputs, leaves = self._dual(point, tangent)
+            parts = [forward_ad.unpack_dual(output) for output in outputs]
+            tangents = tuple(torch.zeros_like(primal) if t is None else t for primal, t in parts)
+            if weights:
+                total = sum((t.double() * weight).sum() for t, weight in zip(tangents, weights, strict=True))
+                assert isinstance(total, torch.Tensor)
+                return Evaluation((total.detach(),), supplied((total,), leaves, (torch.ones_like(total),)))
+            return Evaluation(tuple(primal.detach() for primal, _ in parts), tuple(t.detach() for t in tangents))
+
+    def push_gradients(self, point: Sequence[torch.Tensor], tangent: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor]) -> Point:
+        """By forward mode over reverse mode: how the gradients of the inputs change along a tangent of the inputs."""
+        with self._settings, forward_ad.dual_level():
+            outputs, leaves = self._dual(point, tangent)
+            gradients = supplied(outputs, leaves, cotangent, create_graph=True)
+            tangents = [forward_ad.unpack_dual(gradient).tangent for gradient in gradients]
+            return tuple(torch.zeros_like(g).detach() if t is None else t.detach() for g, t in zip(gradients, tangents, strict=True))
+
+    def _dual(self, point: Sequence[torch.Tensor], tangent: Sequence[torch.Tensor]) -> tuple[Point, Leaves]:
+        """Outputs that carry tangents, and the leaves of the inputs."""
+        moved = iter(tangent)
+        outputs, leaves = self._run(point, enter=lambda leaf: forward_ad.make_dual(leaf, next(moved).to(leaf)))
+        return outputs, Leaves(leaves[: len(self._places)])
+
+    def pull_many(self, point: Sequence[torch.Tensor], cotangents: Sequence[Sequence[torch.Tensor]]) -> list[Point]:
+        """The gradients for several cotangents by one backward that is vectorized over them, as `torch.autograd.grad(is_grads_batched=True)` makes it."""
+        with self._settings:
+            outputs, leaves = self._run(point)
+            pairs = [(output, torch.stack(weights)) for output, *weights in zip(outputs, *cotangents, strict=True) if output.requires_grad]
+            found = torch.autograd.grad(
+                [o for o, _ in pairs], list(leaves), [w for _, w in pairs], allow_unused=True, is_grads_batched=True
+            )
+        empty = [torch.zeros_like(leaf, requires_grad=False) for leaf in leaves]
+        return [tuple(e if g is None else g[i].detach() for e, g in zip(empty, found, strict=True)) for i in range(len(cotangents))]
+
+    def map(self, points: Sequence[Point], cotangent: Sequence[torch.Tensor]) -> list[Evaluation]:
+        """Outputs and gradients of the inputs at several points by `torch.func.vjp` under `torch.func.vmap`. Parameters stay where they are."""
+        places, weights = self._places, dict(zip(self.output_names, cotangent, strict=True))
+
+        flat, _ = self._prepare(self.tensors, copies=False)
+
+        def pulled(*tensors: torch.Tensor) -> Any:
+            def chosen(*inner: torch.Tensor) -> Point:
+                given = flat.copy()
+                for place, tensor in zip(places, inner, strict=True):
+                    given[place] = tensor
+                named = dict(self._numbered(self._apply(given)))
+                return tuple(named[name] for name in weights)
+
+            outputs, pull, *_ = torch.func.vjp(chosen, *tensors)
+            return outputs, pull(tuple(weights.values()))
+
+        self._begin()
+        with self._settings:
+            columns = [torch.stack(column) for column in zip(*(point[: len(places)] for point in points), strict=True)]
+            outputs, gradients = torch.func.vmap(pulled, randomness="same")(*columns)
+        return [Evaluation(tuple(o[i].detach() for o in outputs), tuple(g[i].detach() for g in gradients)) for i in range(len(points))]
 
     def arguments(self) -> Any:
         """The arguments again, as `Subject` takes them, with copies of the tensors as they were, and the mark of those that are differentiated."""
@@ -209,10 +304,13 @@ class Subject:
         except Exception as again:
             raise Stopped(f"fn raises at the inputs after {self.evaluations} calls, where it did not before: {_said(again)}") from again
 
-    def _run(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None) -> tuple[Point, Leaves]:
+    def _run(
+        self, point: Sequence[torch.Tensor], arrange: Arrange | None = None, enter: Callable[[torch.Tensor], torch.Tensor] | None = None
+    ) -> tuple[Point, Leaves]:
+        """`enter` is what the callable gets for a leaf."""
         self._begin()
         try:
-            result, leaves = self._call(point, arrange)
+            result, leaves = self._call(point, arrange, enter)
         except Exception as error:
             self.failed = error
             raise
@@ -243,9 +341,14 @@ class Subject:
         advice = "make it independent of earlier calls" if same else "audit the part whose shape is fixed, or other inputs"
         return f"fn must return outputs of one shape, got {first} in the first call, and {later} {where}: {advice}"
 
-    def _call(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None) -> tuple[Any, Leaves]:
+    def _call(
+        self, point: Sequence[torch.Tensor], arrange: Arrange | None = None, enter: Callable[[torch.Tensor], torch.Tensor] | None = None
+    ) -> tuple[Any, Leaves]:
         """The result at a point, and the leaves it hangs on."""
         flat, leaves = self._prepare(point, arrange, copies=self._copies)
+        if enter is not None:
+            for place in self._places:
+                flat[place] = enter(flat[place])
         return self._apply(flat), leaves
 
     def _prepare(self, point: Sequence[torch.Tensor], arrange: Arrange | None = None, *, copies: bool) -> tuple[list[Any], Leaves]:
@@ -280,12 +383,16 @@ class Subject:
 
     def _audited(self, result: Any) -> tuple[tuple[torch.Tensor, ...], tuple[str, ...]]:
         """The outputs to audit: floating-point ones with elements that autograd can reach; all with elements if it can reach none."""
+        numbered = self._numbered(result)
+        reached = [pair for pair in numbered if pair[1].requires_grad] or numbered
+        return tuple(leaf for _, leaf in reached), tuple(name for name, _ in reached)
+
+    def _numbered(self, result: Any) -> list[tuple[str, torch.Tensor]]:
+        """All floating-point outputs with elements, by name."""
         leaves = [
             _real(leaf) for leaf in _unpacked(result) if isinstance(leaf, torch.Tensor) and (leaf.dtype in FLOATING or leaf.is_complex())
         ]
-        numbered = [(f"output {i}", leaf) for i, leaf in enumerate(leaves) if leaf.numel()]
-        reached = [pair for pair in numbered if pair[1].requires_grad] or numbered
-        return tuple(leaf for _, leaf in reached), tuple(name if len(leaves) > 1 else "output" for name, _ in reached)
+        return [(f"output {i}" if len(leaves) > 1 else "output", leaf) for i, leaf in enumerate(leaves) if leaf.numel()]
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -25,8 +25,9 @@ from torch.autograd.function import Function
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
-from pairgrad.coherence.causes.nodes import is_custom, version_of
+from pairgrad.coherence.causes.nodes import version_of
 from pairgrad.coherence.subject.autocast import autocast_state
+from pairgrad.coherence.subject.backward import is_custom
 from pairgrad.coherence.subject.subject import rng_state, same_rng
 from pairgrad.coherence.training.step import Call, Group, Replay, Seen, Slot, Source, Step
 from pairgrad.ground._torch_private import (

@@ -10,6 +10,7 @@ from tests.coherence.zoo.ours import (
     near_the_input,
     numbers_and_layouts,
     places_and_state,
+    transforms_and_precision,
 )
 
 SPECIMENS = (
@@ -19,5 +20,6 @@ SPECIMENS = (
     *cotangents.SPECIMENS,
     *near_the_input.SPECIMENS,
     *factors_and_declarations.SPECIMENS,
+    *transforms_and_precision.SPECIMENS,
 )
-HALF_SPECIMENS = numbers_and_layouts.HALF_SPECIMENS
+HALF_SPECIMENS = (*numbers_and_layouts.HALF_SPECIMENS, *transforms_and_precision.HALF_SPECIMENS)
