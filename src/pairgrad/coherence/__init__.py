@@ -1,10 +1,10 @@
 """The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher.
 
-The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` leads, `finding` has the words
-for what is found. `training` records and watches training runs.
+The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` begins, and the
+`stages` lead through them; `finding` has the words for what is found. `training` records and watches training runs.
 """
 
-from pairgrad.coherence.audit import Progress, assert_coherent, audit
+from pairgrad.coherence.audit import assert_coherent, audit
 from pairgrad.coherence.causes.consistent import differentiated_forward
 from pairgrad.coherence.causes.field import Antisymmetry, Circulation, antisymmetry, circulation, component
 from pairgrad.coherence.causes.fork import Fork, best_scaling, fork, relative_gap
@@ -16,6 +16,7 @@ from pairgrad.coherence.judge.verdict import Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
 from pairgrad.coherence.report.report import ArgumentGradient, Curve, Report, StateDefect
 from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport
+from pairgrad.coherence.stages import Progress
 from pairgrad.coherence.subject.domain import Box, LogRange
 from pairgrad.coherence.subject.intent import intended
 from pairgrad.coherence.subject.jax_functions import from_jax

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.function import Function
 
-from pairgrad.coherence.audit import Progress, audit
+from pairgrad.coherence.audit import audit
 from pairgrad.coherence.causes.consequences import alone
 from pairgrad.coherence.causes.fork import relative_gap
 from pairgrad.coherence.causes.nodes import Interception, Visit, reproduced
@@ -21,6 +21,7 @@ from pairgrad.coherence.judge.verdict import Verdict, gravest
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport, interval, ranked
 from pairgrad.coherence.report.status import StatusLine
+from pairgrad.coherence.stages import Progress
 from pairgrad.coherence.subject.intent import intent_of
 from pairgrad.coherence.subject.subject import Point, generators_restored, supplied
 from pairgrad.coherence.training.step import Replay
