@@ -22,8 +22,8 @@ from pairgrad.coherence.subject.backward import custom_functions, has_jvp, may_h
 from pairgrad.coherence.subject.curves import Straight, random_signs, scales, still
 from pairgrad.coherence.subject.subject import Point, Stopped, Subject
 
-FORWARD, MAPPED, BATCHED, UNTRACKED = "forward mode", "vmap", "batched backward", "no grad"
-_KINDS = {FORWARD: "forward-mode", MAPPED: "vmap", BATCHED: "vmap", UNTRACKED: "no-grad"}  # of findings
+FORWARD, MAPPED, UNTRACKED = "forward mode", "vmap", "no grad"
+_KINDS = {FORWARD: "forward-mode", MAPPED: "vmap", UNTRACKED: "no-grad"}  # of findings
 _DRAWS = 2  # directions along which forward mode is looked at
 _ROUGH = 64.0  # times how far a gradient goes back and forth between neighbours: what forward mode and backward may differ by
 _ROUNDING = 2.0**10  # units of rounding that a derivative along a direction may be off by where terms cancel
@@ -72,7 +72,6 @@ def examine_transforms(subject: Subject, generator: torch.Generator, *, first: b
                 _nested(subject, generator, found)
         else:
             found.refuse(FORWARD)
-        _batched_backward(subject, generator, found)
         if custom and all(map(may_have_vmap, custom)):
             _mapped(subject, generator, found)
         elif custom:
@@ -224,25 +223,6 @@ def _same(subject: Subject, got: Point, expected: Sequence[torch.Tensor], floors
 
 def _slack(subject: Subject) -> float:
     return max(SLACK[coarsest([x.dtype for x in (*subject.tensors, *subject.outputs)])], 16 * subject.spread)
-
-
-def _batched_backward(subject: Subject, generator: torch.Generator, found: Transforms) -> None:
-    """A backward that is vectorized over cotangents, as for a Jacobian, gives what a loop over them gives."""
-    cotangents = [random_cotangent(subject.outputs, generator), tuple(0.75 * torch.ones_like(output) for output in subject.outputs)]
-    batched = _tried(subject, found, BATCHED, lambda: subject.pull_many(subject.tensors, cotangents))
-    if batched is None:
-        return
-    slack = _slack(subject)
-    for got, cotangent in zip(batched, cotangents, strict=True):
-        expected = subject.pull(subject.tensors, cotangent).gradients
-        off, name = _same(subject, got, expected, floors_of(subject, expected), slack)
-        if off:
-            text = (
-                f"a backward vectorized over several grad_outputs (is_grads_batched) gives another gradient, off by {off:.2g} of its size"
-            )
-            found.wrong(BATCHED, text, off, slack, name)
-            return
-    found.right(BATCHED, slack)
 
 
 def _mapped(subject: Subject, generator: torch.Generator, found: Transforms) -> None:

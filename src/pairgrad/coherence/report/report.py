@@ -140,7 +140,7 @@ class Report(SavedReport):
         gradients: supplied and true gradient at the inputs, for each argument, as an [`ArgumentGradient`][pairgrad.coherence.ArgumentGradient]; empty if no
             defect was seen there.
         checks: what came of each check. "first order": "right", "wrong" or "not judged"; "second order": also "refused"; "re-entrant", "linear" and "layouts":
-            "yes", "no" or "not judged". Where they were tried: "forward mode", "vmap", "batched backward", "no grad", "compiled" and "half precision", as for
+            "yes", "no" or "not judged". Where they were tried: "forward mode", "vmap", "no grad", "compiled" and "half precision", as for
             "second order".
         left_out: what was not looked at, and why.
         scales: the shortest and the longest distance from a state at which something was resolved, over the size of the argument; NaN if there is none.

@@ -126,7 +126,7 @@ def _checks(report: Report) -> str:
     """What each check came to, capitals where it failed; linearity, forward mode and vmap only where they did."""
     said = []
     for check, result in report.checks.items():
-        if check in ("linear", "forward mode", "vmap", "batched backward", "no grad") and result not in ("no", "wrong"):
+        if check in ("linear", "forward mode", "vmap", "no grad") and result not in ("no", "wrong"):
             continue
         name = "second" if check == "second order" and "first order" in report.checks else check
         said.append(f"{name} {result.upper() if result in ('wrong', 'no') else result}")

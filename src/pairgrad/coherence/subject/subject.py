@@ -227,17 +227,6 @@ class Subject:
         outputs, leaves = self._run(point, enter=lambda leaf: forward_ad.make_dual(leaf, next(moved).to(leaf)))
         return outputs, Leaves(leaves[: len(self._places)])
 
-    def pull_many(self, point: Sequence[torch.Tensor], cotangents: Sequence[Sequence[torch.Tensor]]) -> list[Point]:
-        """The gradients for several cotangents by one backward that is vectorized over them, as `torch.autograd.grad(is_grads_batched=True)` makes it."""
-        with self._settings:
-            outputs, leaves = self._run(point)
-            pairs = [(output, torch.stack(weights)) for output, *weights in zip(outputs, *cotangents, strict=True) if output.requires_grad]
-            found = torch.autograd.grad(
-                [o for o, _ in pairs], list(leaves), [w for _, w in pairs], allow_unused=True, is_grads_batched=True
-            )
-        empty = [torch.zeros_like(leaf, requires_grad=False) for leaf in leaves]
-        return [tuple(e if g is None else g[i].detach() for e, g in zip(empty, found, strict=True)) for i in range(len(cotangents))]
-
     def map(self, points: Sequence[Point], cotangent: Sequence[torch.Tensor]) -> list[Evaluation]:
         """Outputs and gradients of the inputs at several points by `torch.func.vjp` under `torch.func.vmap`. Parameters stay where they are."""
         places, weights = self._places, dict(zip(self.output_names, cotangent, strict=True))
