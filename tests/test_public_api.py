@@ -52,6 +52,7 @@ PUBLIC = {
     "potential",
     "realizations",
     "record",
+    "sweep",
     "testing",
     "update_field",
     "vmf_cross_entropy",

@@ -11,7 +11,7 @@ from pairgrad._version import __version__
 if TYPE_CHECKING:
     from pairgrad import coherence, compat, distributed, ood, testing
     from pairgrad.certificates import certify
-    from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record
+    from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record, sweep
     from pairgrad.distributions import HypersphericalUniform, VonMisesFisher
     from pairgrad.ground.compilation import compile
     from pairgrad.losses import (
@@ -62,6 +62,7 @@ __all__ = [
     "potential",
     "realizations",
     "record",
+    "sweep",
     "testing",
     "update_field",
     "vmf_cross_entropy",
@@ -71,7 +72,7 @@ __all__ = [
 # The names that each module gives to `pairgrad`; type checkers and editors read the imports above.
 _NAMES = {
     "pairgrad.certificates": ("certify",),
-    "pairgrad.coherence": ("CoherenceMonitor", "assert_coherent", "audit", "intended", "record"),
+    "pairgrad.coherence": ("CoherenceMonitor", "assert_coherent", "audit", "intended", "record", "sweep"),
     "pairgrad.distributions": ("HypersphericalUniform", "VonMisesFisher"),
     "pairgrad.ground.compilation": ("compile",),
     "pairgrad.losses": (

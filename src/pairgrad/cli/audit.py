@@ -23,12 +23,13 @@ from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.commands import AuditOptions
 from pairgrad.cli.exit_codes import INTERRUPTED
 from pairgrad.cli.output import prepare, write_json
-from pairgrad.cli.spec import SpecError, check_inputs, parse_constraints, parse_domain
+from pairgrad.cli.spec import SpecError, check_inputs, check_sweep, parse_constraints, parse_domain
 from pairgrad.cli.streams import Streams
 from pairgrad.cli.target import Unusable, saying, split
 from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.annotations import annotations, code_quality, failure_annotation, failure_entry
 from pairgrad.coherence.report.report import Report
+from pairgrad.coherence.report.sweep import SweepReport
 from pairgrad.coherence.subject.intent import INTENTS
 from pairgrad.ground.checks import integer_at_least, one_of
 
@@ -46,6 +47,7 @@ def request(target: str, options: AuditOptions) -> dict[str, Any]:
     names = (
         "inputs",
         "inputs_from",
+        "sweep",
         "domain",
         "constraints",
         "dtype",
@@ -54,10 +56,18 @@ def request(target: str, options: AuditOptions) -> dict[str, Any]:
         "tolerance",
         "intent",
         "second_order",
+        "transforms",
         "consequences",
         "seconds",
     )
-    return {"target": target, "stdout_to_stderr": options.format != "text", **{name: getattr(options, name) for name in names}}
+    cache = None if options.cache is None else str(options.cache)
+    return {
+        "target": target,
+        "cache": cache,
+        "compiled": options.compiled or False,
+        "stdout_to_stderr": options.format != "text",
+        **{name: getattr(options, name) for name in names},
+    }
 
 
 def run(options: AuditOptions) -> int:
@@ -111,7 +121,7 @@ class _Audits:
     def all(self) -> None:
         options = self._options
         try:
-            _check_file("--html", options.html, (".html", ".htm"), several=self._several)
+            _check_file("--html", options.html, (".html", ".htm"), several=self._several or options.sweep is not None)
             _check_file("--json", options.json, (".json",), several=self._several)
             _check_file("--code-quality", options.code_quality, (".json",), several=False)
         except ValueError as error:
@@ -155,33 +165,35 @@ class _Audits:
         options = self._options
         with _shown(self.streams, target if self._several else "", options.quiet) as show, _terminated_like_interrupted():
             outcome = watch(request(target, options), options.timeout, show)
-        report = None if outcome.report is None else Report.from_dict(outcome.report)
+        report = None if outcome.report is None else (Report if self._options.sweep is None else SweepReport).from_dict(outcome.report)
         trouble = _trouble(target, outcome, options)
         written = self._record(target, _code(outcome, report), trouble, report, outcome.location)
         self._tell(trouble, outcome, report)
-        if report is not None and not _undecided(trouble, report):
-            self._annotate(*annotations(report, outcome.location))
+        for made in _audits_of(trouble, report):
+            self._annotate(*annotations(made, outcome.location))
         if trouble:
             self._annotate(failure_annotation(f"{target} could not be audited to the end", trouble, outcome.location))
         if written and not options.quiet:
             self.streams.show(Text(f"Written: {', '.join(written)}"), err=True)
         return outcome.how
 
-    def _record(self, target: str, code: int, trouble: str, report: Report | None = None, location: str | None = None) -> list[str]:
+    def _record(
+        self, target: str, code: int, trouble: str, report: Report | SweepReport | None = None, location: str | None = None
+    ) -> list[str]:
         """Keep what became of a target, and write its files; their names."""
         data = {"target": target, **({"error": trouble} if trouble else {}), **(report.to_dict() if report is not None else {})}
         written = self._save(report, data)
         self._data.append(data)
-        if report is not None and not _undecided(trouble, report):
-            self._entries += code_quality(report, location, key=target)
+        for number, made in enumerate(_audits_of(trouble, report)):
+            self._entries += code_quality(made, location, key=target + f" {number}" * (number > 0))
         if trouble:
             self._entries.append(failure_entry(target, trouble, location))
         self._codes.append(code)
         return written
 
-    def _tell(self, trouble: str, outcome: Outcome, report: Report | None) -> None:
+    def _tell(self, trouble: str, outcome: Outcome, report: Report | SweepReport | None) -> None:
         """Why the audit has no end, if it has none; the report; what else there is."""
-        empty = report is not None and not report.states and all(finding.kind == "note" for finding in report.findings)
+        empty = isinstance(report, Report) and not report.states and all(finding.kind == "note" for finding in report.findings)
         as_text = report is not None and self._options.format == "text"
         if trouble:
             found = "nothing was found until then" if empty else "this was found until then:"
@@ -203,16 +215,20 @@ class _Audits:
         if self._options.format == "json":
             self.streams.line(json.dumps(self._data if self._several else self._data[0], indent=2, allow_nan=False))
 
-    def _save(self, report: Report | None, data: dict[str, Any]) -> list[str]:
+    def _save(self, report: Report | SweepReport | None, data: dict[str, Any]) -> list[str]:
         """The files that were asked for. Without a report they say why there is none, and the page of an earlier one is gone."""
         written = []
-        for path, extension in ((self._options.html, ".html"), (self._options.json, ".json")):
+        options = self._options
+        for path, extension in ((options.html, ".html"), (options.json, ".json")):
             if path is None:
                 continue
             file = path / f"{self._stems[len(self._codes)]}{extension}" if self._several else path
             with self._writing(file):
-                if extension == ".html" and report is None:
-                    file.unlink(missing_ok=True)
+                if extension == ".html" and options.sweep is not None and report is not None:
+                    file = file.with_suffix("") if self._several else file
+                elif extension == ".html" and report is None:
+                    if not file.is_dir():
+                        file.unlink(missing_ok=True)
                     continue
                 if extension == ".html" and report is not None:
                     report.to_html(file)
@@ -248,9 +264,11 @@ def _stems(targets: Sequence[str]) -> list[str]:
     return list(stems.values())
 
 
-def _undecided(trouble: str, report: Report) -> bool:
-    """Whether the trouble is all that there is to say."""
-    return bool(trouble) and report.verdict is Verdict.INCONCLUSIVE
+def _audits_of(trouble: str, report: Report | SweepReport | None) -> list[Report]:
+    """The audits that say something: not those where the trouble is all that there is to say."""
+    if isinstance(report, SweepReport):
+        return [row.report for row in report.rows if row.report is not None]
+    return [] if report is None or (trouble and report.verdict is Verdict.INCONCLUSIVE) else [report]
 
 
 def _check(options: AuditOptions) -> None:
@@ -261,6 +279,7 @@ def _check(options: AuditOptions) -> None:
         raise ValueError("give --inputs or --inputs-from, not both")
     for option, text, check in (
         ("--inputs", options.inputs, check_inputs),
+        ("--sweep", options.sweep, check_sweep),
         ("--domain", options.domain, parse_domain),
         ("--constraints", options.constraints, parse_constraints),
     ):
@@ -273,6 +292,8 @@ def _check(options: AuditOptions) -> None:
         if getattr(options, name) is not None:
             one_of(f"--{name}", getattr(options, name), choices)
     integer_at_least("--seed", options.seed, 0)
+    if options.sweep is not None and options.domain is not None:
+        raise ValueError("give --sweep or --domain, not both: a sweep audits each configuration at its inputs")
     if not 0 <= options.tolerance < 1:
         raise ValueError(f"--tolerance must be a number from 0 to 1, relative to the size of the gradient, got {options.tolerance:g}")
     if not 0 <= options.seconds < float("inf"):
@@ -286,7 +307,7 @@ def _check_file(option: str, path: Path | None, known: tuple[str, ...], *, sever
     if path is None:
         return
     if several and path.suffix.lower() in known:
-        raise ValueError(f"{option} must be a folder where there are several targets, one file each, got {path}")
+        raise ValueError(f"{option} must be a folder where there are several targets or a sweep, one file each, got {path}")
     if not several and path.suffix.lower() not in known:
         raise ValueError(f"{option} must be a file that ends in {' or '.join(known)}, got {path}")
     if not several and path.is_dir():
@@ -333,11 +354,13 @@ def _terminated_like_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _code(outcome: Outcome, report: Report | None) -> int:
+def _code(outcome: Outcome, report: Report | SweepReport | None) -> int:
     if report is None or outcome.failure is not None or outcome.how == "died":
         return UNTOLD
     if report.passed and report.complete:
         return COHERENT
+    if isinstance(report, SweepReport):
+        return INCOHERENT if report.failing else UNTOLD
     if report.verdict is Verdict.INCONCLUSIVE or (not report.complete and (report.passed or report.intent is not None)):
         return UNTOLD
     return INCOHERENT
@@ -369,18 +392,19 @@ def _death(code: int | None) -> str:
     return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-def _print(streams: Streams, report: Report, options: AuditOptions) -> None:
+def _print(streams: Streams, report: Report | SweepReport, options: AuditOptions) -> None:
     console = streams.out
     if options.quiet:
         streams.show(Text(f"{report.name}: {report.headline}"))
         return
     first, *rest = str(report).splitlines()
-    colour = "green" if report.passed else "yellow" if report.verdict is Verdict.INCONCLUSIVE else "red"
+    failing = bool(report.failing) if isinstance(report, SweepReport) else report.verdict is not Verdict.INCONCLUSIVE
+    colour = "green" if report.passed else "red" if failing else "yellow"
     streams.show(Text(_folded(first, console), style=f"bold {colour}"))
     for line in rest:
         style = "red" if line.startswith("  - [alarm]") else "yellow" if line.startswith("  - [warning]") else ""
         streams.show(Text(_folded(line, console), style=style))
-    if options.explain:
+    if options.explain and isinstance(report, Report):
         streams.show(Text("\n" + _refilled(report.explain(), console)))
 
 

@@ -20,11 +20,12 @@ from typing import Any
 import torch
 
 from pairgrad.cli import target as targets
-from pairgrad.cli.spec import SpecError, make_inputs, parse_constraints, parse_domain
+from pairgrad.cli.spec import SpecError, make_inputs, make_sweep, parse_constraints, parse_domain
 from pairgrad.cli.spec_values import DTYPES, tensors
-from pairgrad.cli.target import Unusable, at, called, find, function_of, imported, place_in, saying, signature, split, structured, way_of
-from pairgrad.coherence import Progress, Subject, Verdict, audit
+from pairgrad.cli.target import Unusable, at, called, find, imported, place_in, saying, split, structured, way_of
+from pairgrad.coherence import Progress, Subject, SweepReport, SweepRow, Verdict, audit, sweep
 from pairgrad.coherence.report.annotations import callable_location
+from pairgrad.coherence.subject.signature import function_of, signature
 from pairgrad.ground._torch_private import pytree
 
 _PAUSE = 1.0  # seconds between two partial reports of one stage
@@ -43,11 +44,14 @@ def run(request: dict[str, Any], teller: Teller) -> None:
         fn = targets.as_callable(found, path)
         send({"event": "ready", "location": callable_location(fn)})
         teller.stage("making the inputs")
+        names = ("effort", "second_order", "transforms", "compiled", "consequences", "tolerance", "intent", "seed", "cache")
+        given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
+        if request["sweep"] is not None:
+            send({"event": "report", "report": _swept(fn, found, module, path, request, given, teller).to_dict()})
+            return
         inputs, domain = _arguments(fn, found, module, path, request)
         dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
         teller.stage(f"calling {path} for the first time")
-        names = ("effort", "second_order", "consequences", "tolerance", "intent", "seed")
-        given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
         constraints = _constraints(fn, inputs, request["constraints"])
         report = audit(fn, inputs, domain=domain, constraints=constraints, dtype=dtype, progress=teller.progress, **given)
         silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
@@ -113,6 +117,37 @@ class Teller:
         self._pause = max(_PAUSE, (self._sent - begun) / _SHARE)
 
 
+def _swept(
+    fn: Any, found: Any, module: ModuleType, path: str, request: dict[str, Any], given: dict[str, Any], teller: Teller
+) -> SweepReport:
+    """The sweep that is asked for; a function of the user's that makes inputs gets the values that it takes."""
+    dtype = torch.float64 if request["dtype"] is None else DTYPES[request["dtype"]]
+    grid = make_sweep(request["sweep"], request["seed"], dtype)
+    inputs: Any = None
+    if request["inputs"] is not None:
+        args, kwargs = make_inputs(request["inputs"], request["seed"], dtype)
+        inputs = targets.arranged(fn, path, args, kwargs)[0] if args and kwargs else kwargs or args
+    elif request["inputs_from"] is not None:
+        inputs = _named(request["inputs_from"], module)
+    elif "shape" not in grid:
+        held = _held(fn, found, module, path)
+        if held is None:
+            raise Unusable(_without_inputs(fn, path, request["target"]))
+        inputs = held[0]
+    if request["constraints"] is not None:
+        given["constraints"] = parse_constraints(request["constraints"])
+    if request["dtype"] is not None:
+        grid.setdefault("dtype", [dtype])
+    begun = time.perf_counter()
+
+    def told(row: SweepRow, number: int, total: int) -> None:
+        calls = 0 if row.report is None else row.report.evaluations
+        teller.stage(f"auditing configurations ({row.name}: {row.result})", number, total, calls, time.perf_counter() - begun)
+
+    everything: dict[str, Any] = given | grid
+    return sweep(fn, inputs, progress=told, **everything)
+
+
 def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict[str, Any]) -> tuple[Any, Any]:
     """What the callable is given, and the domain."""
     domain = None if request["domain"] is None else parse_domain(request["domain"])
@@ -137,7 +172,7 @@ def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict
 def _constraints(fn: Any, inputs: tuple[Any, ...] | dict[str, Any], text: str | None) -> Any:
     """The constraints with the names that the inputs have in the audit."""
     given = None if text is None else parse_constraints(text)
-    if isinstance(given, dict) and isinstance(inputs, tuple) and (expected := targets.signature(fn)) is not None:
+    if isinstance(given, dict) and isinstance(inputs, tuple) and (expected := signature(fn)) is not None:
         places = {parameter: f"input {i}" for i, parameter in enumerate(expected.parameters)}
         return {places.get(name, name): value for name, value in given.items()}
     return dict(zip(inputs, given, strict=False)) if isinstance(given, tuple) and isinstance(inputs, dict) else given
@@ -145,11 +180,15 @@ def _constraints(fn: Any, inputs: tuple[Any, ...] | dict[str, Any], text: str | 
 
 def _from_callable(target: str, module: ModuleType) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a function gives, of any module, or of that of the target if it is not named."""
-    path = target
-    if ":" in target:
-        place, path = split(target)
-        module = imported(place)
-    return structured(called(find(module, path), path), target)
+    return structured(called(_named(target, module), target.rpartition(":")[2]), target)
+
+
+def _named(target: str, module: ModuleType) -> Any:
+    """The object that a target names, in the given module if it names none."""
+    if ":" not in target:
+        return find(module, target)
+    place, path = split(target)
+    return find(imported(place), path)
 
 
 def _held(fn: Any, found: Any, module: ModuleType, path: str) -> tuple[Any, str] | None:

@@ -48,6 +48,10 @@ class AuditOptions:
     inputs_from: Annotated[
         str | None, _option("A function that returns the inputs: module:function, or one beside the target.", "TARGET", _WHERE)
     ] = None
+    sweep: Annotated[
+        str | None,
+        _option('Audit every combination: reduction=["mean", "none"], shape=[(4, 5), (8,)], weight=[..., rand(5)].', "GRID", _WHERE),
+    ] = None
     domain: Annotated[str | None, _option('Where else to look: "0.1..4", "log 1e-3..1e3", "x=log 1..1e4, y=-1..1".', "RANGES", _WHERE)] = (
         None
     )
@@ -68,12 +72,22 @@ class AuditOptions:
         ),
     ] = None
     second_order: Annotated[bool, _option("Audit the second backward too.", group=_HOW)] = True
+    transforms: Annotated[bool, _option("Try forward mode and vmap too.", group=_HOW)] = True
+    compiled: Annotated[str | None, _option("Compare with torch.compile too: inductor, aot_eager or another backend.", "BACKEND", _HOW)] = (
+        None
+    )
     consequences: Annotated[bool, _option("Look for causes and effects of a defect.", group=_HOW)] = True
     seconds: Annotated[
         float, _option("Seconds for the audit of each target, which then reports what it saw; 0 for as long as it takes.", "SECONDS", _HOW)
     ] = 60.0
     timeout: Annotated[float, _option("Seconds after which a target that does not return is ended; 0 for no end.", "SECONDS", _HOW)] = 300.0
-    html: Annotated[Path | None, _option("Write the report as a page; a folder if there are several targets.", "FILE", _REPORT)] = None
+    cache: Annotated[
+        Path | None,
+        _option("Keep results in this folder, and take from it what did not change.", "FOLDER", _HOW, envvar="PAIRGRAD_AUDIT_CACHE"),
+    ] = None
+    html: Annotated[
+        Path | None, _option("Write the report as a page; a folder if there are several targets, or a sweep.", "FILE", _REPORT)
+    ] = None
     json: Annotated[Path | None, _option("Write the report as data; a folder if there are several targets.", "FILE", _REPORT)] = None
     code_quality: Annotated[Path | None, _option("Write what does not pass in GitLab's code-quality format.", "FILE", _REPORT)] = None
     format: Annotated[str, _option("text, json, or github for annotations.", "FORMAT", _REPORT)] = "text"

@@ -43,6 +43,7 @@ class SpecError(ValueError):
 
 
 _CONSTANTS = {"true": True, "false": False, "none": None}
+_SWEEP = 'a sweep is written like reduction=["mean", "none"], shape=[(4, 5), (8,)], dtype=["float32", "bfloat16"], weight=[..., rand(5)]; ... leaves out'
 _FIXED_USAGE = "fixed needs one value, for example fixed(randn(8))"
 _SYNTAX_ERRORS = {  # words of Python's messages: what we say, and a hint
     "follows keyword": ("a value without a name cannot follow one with a name", ""),
@@ -80,6 +81,16 @@ def make_inputs(text: str, seed: int, dtype: torch.dtype = torch.float64) -> tup
             if tensor.is_floating_point() and id(tensor) not in held:
                 tensor.requires_grad_()
     return args, kwargs
+
+
+def check_sweep(text: str) -> None:
+    """Raise a SpecError with the column if a text does not describe a sweep. Nothing is made."""
+    _Reader(text, None).sweep()
+
+
+def make_sweep(text: str, seed: int, dtype: torch.dtype = torch.float64) -> dict[str, list[Any]]:
+    """The values for each name that a text such as `reduction=["mean", "none"], shape=[(4, 5), (8,)], weight=[..., rand(5)]` describes."""
+    return _Reader(text, Making(torch.Generator().manual_seed(seed), dtype)).sweep()
 
 
 class _Reader:
@@ -172,6 +183,30 @@ class _Reader:
                 raise self.error(f"{keyword.arg!r} is given twice", keyword)
             keywords[keyword.arg] = self.value(keyword.value)
         return positional, keywords, len(call.args) == 1 and not keywords and self._held(call.args[0])[0] == "file"
+
+    def sweep(self) -> dict[str, list[Any]]:
+        """A list of values for each name. Dtypes are given as texts."""
+        if self.call.args:
+            raise self.error("a sweep needs names", self.call.args[0], _SWEEP)
+        found: dict[str, list[Any]] = {}
+        for keyword in self.call.keywords:
+            if keyword.arg is None or keyword.arg in found:
+                raise self.error(f"{keyword.arg!r} is given twice" if keyword.arg else "expected name=[...], got '**'", keyword, _SWEEP)
+            items = keyword.value.elts if isinstance(keyword.value, ast.List) else [keyword.value]
+            if not items:
+                raise self.error("expected at least one value", keyword, _SWEEP)
+            found[keyword.arg] = [self._of_sweep(keyword.arg, item) for item in items]
+        return found
+
+    def _of_sweep(self, name: str, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and node.value is ...:
+            return ...
+        value = self.value(node, inner=name == "shape")
+        if name != "dtype":
+            return value
+        if not isinstance(value, str) or value not in DTYPES:
+            raise self.error(f"expected a dtype as a text, got {self.shown(node)}", node, f"known: {', '.join(DTYPES)}")
+        return DTYPES[value]
 
     def _held(self, node: ast.expr) -> tuple[str, str]:
         return self.held.get(self.column(node), ("", "")) if isinstance(node, ast.Name) else ("", "")

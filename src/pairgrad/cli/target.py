@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from pairgrad.coherence.subject.signature import function_of, signature
 from pairgrad.ground.checks import describe
 
 _LIBRARIES = tuple(f"{Path(file).resolve().parent}{os.sep}" for file in (torch.__file__, Path(__file__).parent))
@@ -207,26 +208,6 @@ def _callables(owner: Any) -> list[str]:
 
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def function_of(fn: Any) -> type | None:
-    """The autograd.Function whose `apply` this is."""
-    owner = getattr(fn, "__self__", None)
-    return owner if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else None
-
-
-def signature(fn: Any) -> inspect.Signature | None:
-    """Of a call; for a Function that of its forward, without ctx; None if it cannot be told."""
-    owner = function_of(fn)
-    try:
-        if owner is None:
-            return inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn)
-        own = inspect.signature(owner.forward)
-        with_ctx = owner.setup_context is torch.autograd.Function.setup_context
-        parameters = list(own.parameters.values())[1 if with_ctx else 0 :]
-        return own.replace(parameters=parameters)
-    except (TypeError, ValueError, AttributeError):
-        return None
 
 
 def arranged(

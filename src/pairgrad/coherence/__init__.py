@@ -1,7 +1,8 @@
 """The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher.
 
 The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` begins, and the
-`stages` lead through them; `finding` has the words for what is found. `training` records and watches training runs.
+`stages` lead through them; `finding` has the words for what is found. `sweep` audits many configurations, `cache` keeps results. `training` records and
+watches training runs.
 """
 
 from pairgrad.coherence.audit import assert_coherent, audit
@@ -16,11 +17,14 @@ from pairgrad.coherence.judge.verdict import Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
 from pairgrad.coherence.report.report import ArgumentGradient, Curve, Report, StateDefect
 from pairgrad.coherence.report.run import NodeReport, NodeState, RunReport
+from pairgrad.coherence.report.sweep import SweepReport, SweepRow
 from pairgrad.coherence.stages import Progress
+from pairgrad.coherence.subject.configurations import Configuration, configurations
 from pairgrad.coherence.subject.domain import Box, LogRange
 from pairgrad.coherence.subject.intent import intended
 from pairgrad.coherence.subject.jax_functions import from_jax
 from pairgrad.coherence.subject.subject import Subject
+from pairgrad.coherence.sweep import sweep
 from pairgrad.coherence.training.monitor import CoherenceMonitor, CoherenceWarning, IncoherentBackward
 from pairgrad.coherence.training.record import Recording, RunProgress, record
 
@@ -31,6 +35,7 @@ __all__ = [
     "Circulation",
     "CoherenceMonitor",
     "CoherenceWarning",
+    "Configuration",
     "Curve",
     "FieldPicture",
     "Finding",
@@ -48,6 +53,8 @@ __all__ = [
     "RunReport",
     "StateDefect",
     "Subject",
+    "SweepReport",
+    "SweepRow",
     "Verdict",
     "Visit",
     "antisymmetry",
@@ -56,6 +63,7 @@ __all__ = [
     "best_scaling",
     "circulation",
     "component",
+    "configurations",
     "differentiated_forward",
     "fork",
     "from_jax",
@@ -63,5 +71,6 @@ __all__ = [
     "record",
     "relative_gap",
     "replay",
+    "sweep",
     "visits",
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from pairgrad.coherence.cache import kept_in
 from pairgrad.coherence.causes.recorder import recordings_paused
 from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.measure.explore import EFFORTS
@@ -40,6 +44,7 @@ def audit(
     seed: int = 0,
     seconds: float | None = 60.0,
     progress: Callable[[Progress], None] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
 ) -> Report:
     """Whether the gradient that a callable supplies is the derivative of the value it computes, how well that is known, and where it is not.
 
@@ -84,6 +89,9 @@ def audit(
             `Report.left_out`; if a verdict needs it, the report is not `complete` and does not pass.
         progress: called with a [`Progress`][pairgrad.coherence.Progress] now and then. What it raises ends the audit; what was found until then is in
             `Progress.report()`.
+        cache: a folder in which results are kept. A result that is there, for the same function, source, arguments, settings and versions of pairgrad, torch
+            and Python, is returned without a call of `fn`. None: the folder that the environment variable PAIRGRAD_AUDIT_CACHE names, if it is set.
+            False: results are not kept.
 
     Raises:
         TypeError, ValueError: an argument is not as described.
@@ -140,6 +148,54 @@ def audit(
             f"dtype must be that of the parameters of module, got {dtype}: convert the module first, for example a copy.deepcopy of it"
         )
     started = time.perf_counter()
+    options = {
+        "domain": domain,
+        "constraints": constraints,
+        "dtype": dtype,
+        "effort": effort,
+        "second_order": second_order,
+        "transforms": transforms,
+    }
+    options |= {
+        "compiled": compiled,
+        "reference": reference,
+        "consequences": consequences,
+        "tolerance": tolerance,
+        "intent": intent,
+        "module": module,
+    }
+    kept = kept_in(cache, fn, inputs, options | {"seed": seed})
+    if kept is not None and kept.found is not None:
+        return kept.found
+    with kept.watching() if kept is not None else contextlib.nullcontext():
+        report = _made(fn, inputs, seconds, started, progress, seed=seed, **options)
+    if kept is not None:
+        kept.keep(report)
+    return report
+
+
+def _made(
+    fn: Callable[..., Any],
+    inputs: Any,
+    seconds: float | None,
+    started: float,
+    progress: Callable[[Progress], None] | None,
+    *,
+    domain: Any,
+    constraints: Any,
+    dtype: torch.dtype | None,
+    effort: str,
+    second_order: bool,
+    transforms: bool,
+    compiled: str,
+    reference: Callable[..., Any] | None,
+    consequences: bool,
+    tolerance: float,
+    intent: str | None,
+    module: torch.nn.Module | None,
+    seed: int,
+) -> Report:
+    """The audit, stage by stage."""
     with torch.inference_mode(False), generators_restored(), recordings_paused():
         try:
             subject = Subject(fn, inputs, dtype=dtype, module=module)
@@ -149,24 +205,34 @@ def audit(
         with subject:
             subject.constraints = resolve_constraints(constraints, subject.names, subject.tensors)
             intervals = resolve(domain, subject.names)
-            made = Stages(subject, effort, seed, intent or intent_of(fn), float(tolerance), seconds, started, progress, again=audit)
-            made.stage("repeating calls", made.structure)
-            made.stage("looking at the inputs", made.inputs)
+            made = Stages(
+                subject,
+                effort,
+                seed,
+                intent or intent_of(fn),
+                float(tolerance),
+                seconds,
+                started,
+                progress,
+                again=functools.partial(audit, cache=False),
+            )
+            plan: list[tuple[str, Callable[[], None]]] = [("repeating calls", made.structure), ("looking at the inputs", made.inputs)]
             if intervals:
-                made.stage("looking over the domain", lambda: made.domain(intervals))
+                plan.append(("looking over the domain", lambda: made.domain(intervals)))
             if made.evidence.dtype in HALF_DTYPES:
-                made.stage("comparing with float64", lambda: made.precision(reference, second_order=second_order))
-            if second_order and made.evidence.precision is None:
-                made.stage("looking at second derivatives", made.second_order)
-            elif not second_order:
+                plan.append(("comparing with float64", lambda: made.precision(reference, second_order=second_order)))
+            if second_order:
+                plan.append(("looking at second derivatives", made.second_order))
+            else:
                 made.evidence.left_out.append("second order: switched off (second_order=False)")
             if transforms:
-                made.stage("trying forward mode and vmap", made.transforms)
+                plan.append(("trying forward mode and vmap", made.transforms))
             if compiled:
-                made.stage("comparing with the compiled function", lambda: made.compiled(compiled))
-            made.stage("looking for causes", made.sizes)
+                plan.append(("comparing with the compiled function", lambda: made.compiled(compiled)))
+            plan.append(("looking for causes", made.sizes))
             if consequences:
-                made.stage("looking for causes", made.consequences)
+                plan.append(("looking for causes", made.consequences))
+            made.look(plan)
             subject.watch = None
             return made.report()
 

@@ -29,7 +29,7 @@ from pairgrad.coherence.judge.evidence import Evidence, conclude, first_order_fi
 from pairgrad.coherence.judge.hints import hint
 from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.measure.compiled import examine_compiled
-from pairgrad.coherence.measure.explore import EFFORTS, Effort, Observation, groups, line_through, observe, observe_second, settled
+from pairgrad.coherence.measure.explore import ALONG, EFFORTS, Effort, Observation, groups, line_through, observe, observe_second, settled
 from pairgrad.coherence.measure.gradient import Gradients, Measured
 from pairgrad.coherence.measure.limits import FALSE_ALARM_RATE, TELLING, TESTS, coarsest
 from pairgrad.coherence.measure.panel import DEGREE
@@ -112,6 +112,7 @@ class Stages:
         self.further = torch.Generator().manual_seed(seed + 1)  # of what can be switched off, which changes nothing else
         self.pending: list[Observation] = []  # of the state that is being looked at
         self._progress, self._stage = progress, next(iter(STAGES))
+        self._planned = [self._stage]
         self._started, self._told = started, time.perf_counter()
         self._end = self._end_of_stage = math.inf if seconds is None else started + seconds
         subject.watch = self._called
@@ -133,8 +134,8 @@ class Stages:
         if self._progress is not None:
             self._told = time.perf_counter()
             seconds = self._told - self._started
-            step = list(STAGES).index(self._stage)
-            self._progress(Progress(self._stage, step, len(STAGES), self.subject.evaluations, seconds, self))
+            step = self._planned.index(self._stage)
+            self._progress(Progress(self._stage, step, len(self._planned), self.subject.evaluations, seconds, self))
 
     def _called(self) -> None:
         now = time.perf_counter()
@@ -143,7 +144,13 @@ class Stages:
         if now - self._told >= _PAUSE:
             self._tell()
 
-    def stage(self, name: str, look: Callable[[], None]) -> None:
+    def look(self, plan: Sequence[tuple[str, Callable[[], None]]]) -> None:
+        """All stages of an audit, one after the other."""
+        self._planned = list(dict.fromkeys(name for name, _ in plan))
+        for name, look in plan:
+            self._look(name, look)
+
+    def _look(self, name: str, look: Callable[[], None]) -> None:
         """One stage, within its share of the time. What raises where it did not before ends the audit; what takes too long ends the stage."""
         evidence = self.evidence
         if not evidence.complete:
@@ -174,6 +181,8 @@ class Stages:
 
     def _all_arguments_seen(self) -> bool:
         seen = {observation.argument for observation in self.evidence.observations}
+        if self.effort.separate == 1:
+            return ALONG in seen or len(self.subject.names) == 1
         return {name for name, _ in groups(self.subject.names, self.effort.separate)} - seen <= {"all tensors"}
 
     def _collect(self, observations: Iterable[Observation]) -> None:
@@ -197,7 +206,7 @@ class Stages:
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def structure(self) -> None:
-        for finding in structural_findings(self.subject, self.generator):
+        for finding in structural_findings(self.subject, self.generator, brief=self.effort_name == "whole"):
             self.evidence.findings.append(finding)
         self.evidence.structure = True
 
@@ -265,7 +274,7 @@ class Stages:
 
     def second_order(self) -> None:
         """The second backward, if there is one and the first is right; one that raises is safe."""
-        if not self.subject.connected or defective(self.evidence.observations, 1):
+        if self.evidence.precision is not None or not self.subject.connected or defective(self.evidence.observations, 1):
             return
         refused = refusal(self.subject, random_cotangent(self.subject.outputs, self.generator))
         if refused:

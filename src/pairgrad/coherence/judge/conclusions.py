@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairgrad.coherence.finding import Finding
-from pairgrad.coherence.measure.explore import Observation
+from pairgrad.coherence.measure.explore import ACROSS, Observation
 from pairgrad.coherence.measure.gradient import Measured
 from pairgrad.coherence.measure.limits import LADDER, TELLING
 from pairgrad.coherence.measure.path import Line
@@ -193,7 +193,7 @@ def undecided(observations: Sequence[Observation]) -> tuple[bool, list[Finding]]
     """Whether there is an argument of which nothing is known, and a finding for each of which nothing can be."""
     open_question, findings = not best_limits(observations), []
     for argument, group in by_argument(of_order(observations, 1)):
-        if argument in ("all tensors", TOGETHER) or any(tells(observation) for observation in group):
+        if argument in ("all tensors", ACROSS, TOGETHER) or any(tells(observation) for observation in group):
             continue
         if all(observation.reading.verdict == "flat" for observation in group):
             findings.append(

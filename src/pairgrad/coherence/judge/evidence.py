@@ -24,7 +24,7 @@ from pairgrad.coherence.judge.conclusions import (
 )
 from pairgrad.coherence.judge.excuses import Facts, excused, looks_like
 from pairgrad.coherence.judge.verdict import GRAVITY, Judgement, Verdict
-from pairgrad.coherence.measure.explore import Observation
+from pairgrad.coherence.measure.explore import ACROSS, ALONG, Observation
 from pairgrad.coherence.measure.gradient import Measured
 from pairgrad.coherence.measure.limits import PASSABLE, TELLING
 from pairgrad.coherence.measure.path import Line
@@ -116,11 +116,11 @@ def first_order_findings(evidence: Evidence) -> list[Finding]:
     first = defective(evidence.observations, 1)
     found = []
     for argument, group in by_argument(first):
-        if argument == "all tensors" and len(first) != len(group):
+        if argument in ("all tensors", ACROSS) and len(first) != len(group):
             continue
         at_inputs = worst_of(group).state == "the inputs"
         measured = evidence.measured(argument) if at_inputs else evidence.sizes.get(argument)
-        if argument in ("all tensors", "all tensors, along the gradient") and at_inputs:
+        if argument in ("all tensors", ALONG, ACROSS) and at_inputs:
             measured = max((m for m in evidence.gradients if m.certain), key=lambda m: m.relative, default=None)
         found.append(defect_finding(argument, group, evidence.observations, evidence.tolerance, measured))
     return found
@@ -256,13 +256,15 @@ def _first_order(evidence: Evidence, findings: Sequence[Finding], *, unknown: bo
         unresolved.sort(key=lambda f: "limit" not in f.numbers)  # those that leave the question open come first
         text = _with_place(unresolved[0]) if unresolved else evidence.stopped or "no direction resolves the gradient"
         return Judgement(Verdict.INCONCLUSIVE, text=text)
-    (_, argument), worst = max(limits.items(), key=lambda item: item[1])
-    if worst > (allowed := _passable(evidence)):
+    allowed = _passable(evidence)
+    for (_, argument), worst in sorted(limits.items(), key=lambda item: -item[1]):
+        if worst <= (TELLING if argument == ACROSS else allowed):
+            continue
         text = (
             f"{argument}: a defect would have to be {worst:.2g} of the gradient to be seen; above {allowed:.2g} nothing is called coherent"
         )
         return Judgement(Verdict.INCONCLUSIVE, worst, text=text)
-    return Judgement(kinked, worst)
+    return Judgement(kinked, max(limits.values()))
 
 
 def _with_place(finding: Finding) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pairgrad.coherence.measure.limits import LADDER
+from pairgrad.coherence.measure.limits import LADDER, SMALLEST_EFFECT
 from pairgrad.coherence.measure.panel import measure, noise_allowance
 from pairgrad.coherence.measure.path import Line, Path, Pullable, guarded, random_cotangent
-from pairgrad.coherence.measure.state import Reading, examine, read
+from pairgrad.coherence.measure.state import Reading, both_methods, combined, examine
 from pairgrad.coherence.subject.curves import Straight, power_of_two_below, random_signs, scales, snapped, still
-from pairgrad.coherence.subject.subject import Evaluation, Point, Subject
+from pairgrad.coherence.subject.subject import Evaluation, Point, Stopped, Subject
 
 # In grad_output the gradient is linear, without noise along a line, while the second backward rounds: only a missing part is called a defect there.
 GROSS = 0.1
@@ -23,14 +23,16 @@ _TIES = 0.01  # a tie that is handled wrongly is off by more; what is less is ho
 FEW = 4  # coordinates that get lines of their own
 SEPARATE = 12  # tensors that get lines of their own; more are put into that many groups
 OUTPUTS = 24  # likewise for outputs
+ALONG, ACROSS = "all tensors, along the gradient", "all tensors, along a random direction"  # the lines of effort "whole"
 
 
-# Segments on which all tensors of a model move at once. A thousand small steps to the same side are a large one.
+# Segments on which all tensors of a model move at once: those first that say most where there are many kinks. A thousand small steps to the same side are a
+# large one.
 _SHORT = {
-    torch.float64: (2.0**-4, 2.0**-8, 2.0**-12, 2.0**-17),
-    torch.float32: (2.0**-4, 2.0**-8, 2.0**-11, 2.0**-14),
-    torch.float16: (2.0**-1, 2.0**-2, 2.0**-5),
-    torch.bfloat16: (2.0**-1, 2.0**-2, 2.0**-5),
+    torch.float64: (2.0**-17, 2.0**-12, 2.0**-8, 2.0**-4),
+    torch.float32: (2.0**-12, 2.0**-14, 2.0**-8, 2.0**-4),
+    torch.float16: (2.0**-2, 2.0**-5, 2.0**-1),
+    torch.bfloat16: (2.0**-2, 2.0**-5, 2.0**-1),
 }
 
 
@@ -236,19 +238,31 @@ def _plan(subject: Subject, point: Point, moved: Sequence[int], effort: Effort) 
 
 def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, generator: torch.Generator) -> Iterator[Observation]:
     """All tensors at once: along the signs of the supplied gradient, where the value has most to tell, and along random ones. Kinks are not pursued: in a
-    large model they are everywhere.
+    large model they are everywhere. Where time is up, the segments of a line that were looked at are enough for an answer.
     """
     everything = range(len(point))
     cotangent = random_cotangent(subject.outputs, generator)
     gradient = subject.pull(point, cotangent).gradients
-    for name, towards in (("all tensors, along the gradient", gradient), *[("all tensors", None)] * (effort.relative - 1)):
+    for name, towards in ((ALONG, gradient), *[(ACROSS, None)] * (effort.relative - 1)):
         line, step = line_through(subject, point, everything, cotangent, generator, relative=True, towards=towards)
-        halves = _SHORT[line.dtype]
-        reading = read(line, 0.0, halves)
-        while reading.verdict == "unresolved" and len(halves) > 2:  # something on the way that is not at the state
-            halves = halves[1:]
-            reading = read(line, 0.0, halves)
-        yield Observation(state, name, reading, line, step)
+        pairs, reading, stopped = [], None, None
+        for half in _SHORT[line.dtype]:
+            try:
+                pairs += both_methods(line, 0.0, half)
+            except Stopped as error:
+                stopped = error
+                break
+            before, reading = reading, combined(line, pairs, 0.0) if pairs else None
+            if before is not None and before.verdict != "unresolved" and reading is not None and reading.verdict == "unresolved":
+                reading = before  # something on the way that is not at the state
+                break
+            if len(pairs) >= 2 and reading is not None and reading.settled:
+                break
+        if stopped is None or reading is not None:
+            outside = Reading(0.0, None, None, SMALLEST_EFFECT[line.dtype], "outside")
+            yield Observation(state, name, reading or outside, line, step)
+        if stopped is not None:
+            raise stopped
 
 
 class GradientOf:

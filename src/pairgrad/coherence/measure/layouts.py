@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 
@@ -57,11 +57,12 @@ def expanded_along(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     return tensor.narrow(dim, 0, 1).clone().expand(tensor.shape)
 
 
-def layouts_of(ndim: int) -> dict[str, Layout]:
-    """By what a message calls them, for a tensor of this many dimensions."""
+def layouts_of(ndim: int, chosen: Collection[str] | None = None) -> dict[str, Layout]:
+    """By what a message calls them, for a tensor of this many dimensions: all of them, or those chosen."""
     known: dict[str, Layout] = {"an offset": offset, "a strided": strided} if ndim else {"an offset": offset}
     if ndim > 1:
         known |= {"a transposed": transposed, "a sliced": sliced}
     if ndim > 2:
         known["a column-major"] = swapped
-    return known | ({"a channels-last": channels_last} if ndim in (4, 5) else {})
+    known |= {"a channels-last": channels_last} if ndim in (4, 5) else {}
+    return {name: layout for name, layout in known.items() if chosen is None or name in chosen}

@@ -101,6 +101,13 @@ class Reading:
     def telling(self) -> bool:
         return self.limit <= TELLING
 
+    @property
+    def settled(self) -> bool:
+        """Whether another segment could add nothing: the smallest effect was reached, or a defect is far above its noise."""
+        if self.verdict == "incoherent":
+            return self.limit <= 1e-3 * self.relative
+        return self.verdict == "coherent" and self.limit <= 2 * self.smallest
+
 
 def agree(panel: Panel, other: Difference) -> bool:
     """Whether both methods see a defect, and the same one."""
@@ -114,7 +121,7 @@ def _sees(panel: Panel, other: Difference, smallest: float) -> bool:
     return agree(panel, other) and min(panel.relative, other.relative) >= smallest
 
 
-def _reading(line: Line, pairs: Sequence[tuple[Panel, Difference]], middle: float) -> Reading:
+def combined(line: Line, pairs: Sequence[tuple[Panel, Difference]], middle: float) -> Reading:
     """Both methods at their best scales, if they see a defect; else the best limits."""
     smallest = SMALLEST_EFFECT[line.dtype]
     panels = sorted((p for p, _ in pairs), key=lambda p: p.limit)
@@ -138,23 +145,21 @@ def read(line: Line, middle: float, halves: Sequence[float]) -> Reading:
     Two lengths that see nothing down to the smallest effect, or something far above their noise, are enough: what a shorter segment could add, the differences
     at the place have seen.
     """
-    smallest = SMALLEST_EFFECT[line.dtype]
     pairs: list[tuple[Panel, Difference]] = []
     for half in halves:
-        panel = measure(line, middle, half)
-        if panel is None:
-            continue
-        other = difference(line, middle, half, panel.noise, panel.gradient_noise)
-        if other is None:
-            continue
-        pairs.append((panel, other))
+        pairs += both_methods(line, middle, half)
         if len(pairs) >= 2:
-            found = _reading(line, pairs, middle)
-            if found.verdict == "coherent" and found.limit <= 2 * smallest:
+            found = combined(line, pairs, middle)
+            if found.settled:
                 return found
-            if found.verdict == "incoherent" and found.limit <= 1e-3 * found.relative:
-                return found
-    return _reading(line, pairs, middle) if pairs else Reading(middle, None, None, smallest, "outside")
+    return combined(line, pairs, middle) if pairs else Reading(middle, None, None, SMALLEST_EFFECT[line.dtype], "outside")
+
+
+def both_methods(line: Line, middle: float, half: float) -> list[tuple[Panel, Difference]]:
+    """What both methods say on one segment; empty outside the domain."""
+    panel = measure(line, middle, half)
+    other = None if panel is None else difference(line, middle, half, panel.noise, panel.gradient_noise)
+    return [] if panel is None or other is None else [(panel, other)]
 
 
 def examine(line: Line, halves: Sequence[float]) -> Reading:

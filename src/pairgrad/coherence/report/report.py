@@ -146,6 +146,7 @@ class Report(SavedReport):
         scales: the shortest and the longest distance from a state at which something was resolved, over the size of the argument; NaN if there is none.
         hint: a guess at the cause from simple ratios, in a sentence; empty if nothing fits. It is not part of the verdict.
         place: the custom backward that is at fault, with its file and line, if one is.
+        cached: whether it was not made now, but found in a folder of results (`cache=` of an audit).
         curves: work and energy at the places that speak loudest.
         picture: the supplied field on a plane through the inputs, where the audit found a defect there.
     """
@@ -180,6 +181,7 @@ class Report(SavedReport):
     scales: tuple[float, float] = (math.nan, math.nan)
     hint: str = ""
     place: str = ""
+    cached: bool = False
 
     def quantiles(self, *levels: float) -> tuple[float, ...]:
         """The relative defect along all resolved directions of first order, at these levels between 0 and 1; without a defect, a reading is noise."""
@@ -253,7 +255,7 @@ class Report(SavedReport):
         resolved = sum(state.verdict not in ("unresolved", "outside", "flat") for state in self.states)
         lines.append(
             f"  {resolved} of {len(self.states)} directions resolved; {self.evaluations} calls in {self.seconds:.2g} s; {self.dtype}, seed {self.seed}; "
-            f"false-alarm rate {self.false_alarm_rate:g} over {self.tests} tests"
+            f"false-alarm rate {self.false_alarm_rate:g} over {self.tests} tests{'; from the cache' if self.cached else ''}"
         )
         return "\n".join(lines)
 

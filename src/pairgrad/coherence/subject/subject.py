@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -417,7 +418,9 @@ class Subject:
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments: a tuple or list of them, a mapping of keywords, or one tensor."""
+    """Positional and keyword arguments: a tuple or list of them, a mapping of keywords, one tensor, or both kinds as `inspect.Signature.bind` gives them."""
+    if isinstance(inputs, inspect.BoundArguments):
+        return inputs.args, inputs.kwargs
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     if isinstance(inputs, Mapping):
