@@ -83,23 +83,30 @@ class Cache:
         if self._file is None:
             yield
             return
-        before, ran, importing = sys.getprofile(), self._ran, 0
+        hooks = ((sys.gettrace, sys.settrace), (sys.getprofile, sys.setprofile))
+        free = next((put for taken, put in hooks if taken() is None), None)  # coverage and debuggers trace, profilers profile
+        if free is None:
+            self._file = None
+            yield
+            return
+        ran, importing = self._ran, 0
 
-        def note(frame: types.FrameType, event: Any, argument: Any) -> None:
+        def note(frame: types.FrameType, event: str, argument: Any) -> Any:
             nonlocal importing
             code = frame.f_code
-            if code.co_name == "_find_and_load" and event in ("call", "return"):
-                importing += 1 if event == "call" else -1
-            elif event == "call" and not importing:  # what runs in an import is no part of the callable
+            if code.co_name == "_find_and_load":  # what runs in an import is no part of the callable
+                importing += (event == "call") - (event == "return")
+                frame.f_trace_lines = False
+                return note  # for its end
+            if event == "call" and not importing:
                 ran.add(code)
-            if before is not None:
-                before(frame, event, argument)
+            return None
 
-        sys.setprofile(note)
+        free(note)
         try:
             yield
         finally:
-            sys.setprofile(before)
+            free(None)
 
     def keep(self, report: Report) -> None:
         """Writes a report, if it is whole: one for which time was up is not."""
