@@ -14,7 +14,7 @@ from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.subject.intent import intent_of
-from pairgrad.coherence.subject.subject import generators_restored, module_of, name_of
+from pairgrad.coherence.subject.subject import NothingReturned, generators_restored, module_of, name_of
 from pairgrad.ground._torch_private import opcheck_error, operator_name
 
 ATOL, RTOL = 1e-5, 1e-3  # torch's defaults
@@ -306,8 +306,8 @@ def _message(name: str, failure: GradcheckError | None, report: Report | None, a
     parts = [trouble] if trouble else []
     if report is not None and allowed.passes(report):
         parts.append(
-            f"pairgrad.{name}: torch's {name} fails, and what torch fails is not passed. The audit finds nothing wrong: {report.name} is {report.headline}. "
-            "If torch's differences are at fault (inputs below float64, kinks, large or small numbers), use pairgrad.assert_coherent."
+            f"pairgrad.{name}: torch's {name} fails, and what torch fails is not passed. The audit of {report.name} finds no wrong gradient there "
+            f"({report.headline}). If torch's differences are at fault (inputs below float64, kinks, large or small numbers), use pairgrad.assert_coherent."
         )
     elif report is not None:
         parts.append(f"pairgrad.{name}: {report.summary.replace('tolerance=', 'rtol=')}")
@@ -321,20 +321,15 @@ def _message(name: str, failure: GradcheckError | None, report: Report | None, a
 
 
 def _look(func: Callable[..., Any], inputs: tuple[Any, ...], *, transforms: bool, consequences: bool) -> Report | None:
-    """The audit at the inputs; None if there is nothing to differentiate by."""
+    """The audit at the inputs; None if there is nothing to differentiate, or to differentiate by."""
     if not any(isinstance(x, torch.Tensor) and x.requires_grad and x.numel() for x in inputs):
         return None
     fn, arguments = _with_real_inputs(_without_parameters(func), inputs)
-    return audit(
-        fn,
-        arguments,
-        effort="quick",
-        second_order=False,
-        transforms=transforms,
-        consequences=consequences,
-        intent=intent_of(func),
-        seconds=None,
-    )
+    options: dict[str, Any] = {"transforms": transforms, "consequences": consequences, "intent": intent_of(func), "seconds": None}
+    try:
+        return audit(fn, arguments, effort="quick", second_order=False, **options)
+    except NothingReturned:
+        return None
 
 
 def _given(inputs: Any) -> tuple[Any, ...]:

@@ -51,6 +51,10 @@ class Stopped(Exception):
     """An audit cannot go on: its time is up, or the callable fails where it did not fail before."""
 
 
+class NothingReturned(TypeError):
+    """The callable returns no floating-point tensor with elements."""
+
+
 class _Unsteady(ValueError):
     """The outputs at the same inputs have another shape than before: an error of the user, wherever it is met."""
 
@@ -119,7 +123,7 @@ class Subject:
             outputs, self.output_names = self._audited(result)
             if not outputs:
                 listed = _listed(pytree.tree_leaves(result))
-                raise TypeError(f"fn must return at least one floating-point tensor with elements, got {listed}")
+                raise NothingReturned(f"fn must return at least one floating-point tensor with elements, got {listed}")
             self.outputs = tuple(output.detach().clone() for output in outputs)
             self.connected = any(output.requires_grad for output in outputs)
             if self.connected:
