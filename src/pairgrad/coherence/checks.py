@@ -52,14 +52,19 @@ def gradcheck(
             differentiated.
         inputs: as for torch. Those that require a gradient are differentiated; complex ones are audited as pairs of real numbers.
         eps: the step of torch's differences. The audit does not use it: it chooses its own steps.
-        atol, rtol: a gradient is wrong if its worst element is off by more than atol + rtol * |true|. One that is not given is zero in the audit and 1e-5 or
-            1e-3 for torch. If neither is given, the limit of the audit decides.
+        atol: a gradient is wrong if its worst element is off by more than atol + rtol * |true|. If only one of the two is given, the other is zero in the
+            audit; for torch it is 1e-5 or 1e-3. If neither is given, the limit of the audit decides.
+        rtol: see `atol`.
         raise_exception: raise an error that says where the gradient is off and by how much, and what torch said. If False, return False instead.
         nondet_tol: as for torch; if it is above 0, results that change from call to call are left to torch.
-        check_undefined_grad, check_grad_dtypes, masked: torch's matter.
-        check_batched_grad, check_batched_forward_grad, check_forward_ad: as for torch; the audit then tries the `jvp` and `vmap` rules of custom Functions too.
+        check_undefined_grad: torch's matter.
+        check_grad_dtypes: torch's matter.
+        check_batched_grad: as for torch; the audit then tries the `jvp` and `vmap` rules of custom Functions too.
+        check_batched_forward_grad: torch's matter.
+        check_forward_ad: as `check_batched_grad`.
         check_backward_ad: if False, torch alone decides.
         fast_mode: torch's fast mode; the audit is the same.
+        masked: torch's matter.
 
     Returns:
         True if both pass.
@@ -131,14 +136,9 @@ def gradgradcheck(
 ) -> bool:
     """`torch.autograd.gradgradcheck` and an audit of the second backward at the same inputs: passes only if both do.
 
-    The audit is that of [`gradcheck`][pairgrad.gradcheck], of the function that takes the inputs and `grad_outputs` and returns the gradients.
-
-    Args:
-        func, inputs, eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, fast_mode, masked: as for
-            `gradcheck`.
-        grad_outputs, gen_non_contig_grad_outputs: as for torch. Where they are not given, the audit draws its own.
-        check_fwd_over_rev: as for torch; the audit then tries the `jvp` and `vmap` rules of custom Functions too.
-        check_rev_over_rev: if False, torch alone decides.
+    The audit is that of [`gradcheck`][pairgrad.gradcheck], of the function that takes the inputs and `grad_outputs` and returns the gradients. The arguments
+    are torch's and mean what they mean there. Where `grad_outputs` is not given, the audit draws its own. With `check_fwd_over_rev` it tries the `jvp` and
+    `vmap` rules of custom Functions too; without `check_rev_over_rev`, torch alone decides.
 
     Returns:
         True if both pass.
@@ -191,10 +191,12 @@ def opcheck(
 
     Args:
         op: as for torch: what `torch.library.custom_op` makes, or an operator of `torch.ops`.
-        args, kwargs: its arguments. What is in `kwargs` is held fixed in the audit.
+        args: its arguments.
+        kwargs: those by name; the audit holds them fixed.
         test_utils: the tests to run, by default torch's four and "test_coherence", which is the audit; or one name, or "ALL".
         raise_exception: raise one error with all that failed. If False, only return the results.
-        atol, rtol: of torch's comparison of eager and compiled results, as for torch: both or none. The audit has `tolerance`.
+        atol: of torch's comparison of eager and compiled results, as for torch: with `rtol`, or not at all. The audit has `tolerance`.
+        rtol: see `atol`.
         options: of [`audit`][pairgrad.coherence.audit.audit], such as `domain`, `tolerance` or `second_order`.
 
     Returns:
@@ -226,15 +228,16 @@ def opcheck(
 
 def _audited(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> str | AssertionError:
     """What an audit of an operator comes to, as opcheck says it."""
-    if not any(isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel() for x in args):
-        return "not audited: there is no floating-point argument to differentiate by"
 
     def call(*given: Any) -> Any:
         return op(*given, **kwargs)
 
     call.__qualname__ = operator_name(op)
+    fn, given = _with_real_inputs(call, tuple(args))
+    if not any(isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel() for x in given):
+        return "not audited: there is no floating-point argument to differentiate by"
     try:
-        report = audit(call, tuple(args), **options)
+        report = audit(fn, given, **{"intent": intent_of(op), **options})
     except (RuntimeError, NotImplementedError) as error:
         if _REFUSED not in str(error) and "derivative" not in str(error):
             raise
@@ -273,7 +276,7 @@ class _Allowed:
         undecided = any(judgement.verdict is Verdict.INCONCLUSIVE and not judgement.passes for judgement in report.verdicts)
         flat = [state.verdict == "flat" for state in report.states]  # neither the value nor the gradient depends on anything
         constant = report.complete and bool(flat) and all(flat)
-        return not undecided or self.given or self.changing or constant
+        return not undecided or self.given or constant or (self.changing and bool(alarms))
 
 
 def _both(
