@@ -102,9 +102,9 @@ def one(name: str) -> Cost:
         _with_derivatives(fn, inputs)
         own = _peak() - before
         before = _reset()
-        started = time.perf_counter()
+        started = time.process_time()  # which other work on the machine does not change
         report = audit(fn, inputs)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         peak = _peak() - before
     return Cost(name, report.headline, seconds, goal, report.evaluations, max(0.0, own), max(0.0, peak))
 
@@ -142,8 +142,8 @@ def _status(field: str) -> float:
 
 def table(costs: Sequence[Cost]) -> str:
     lines = [
-        "The first audit in a new process, after torch and pairgrad are loaded, with its defaults and on one thread. Own need: the peak of the resident set",
-        "around the function with its first and second derivatives; beyond it: what the audit's peak is above that.",
+        "The first audit in a new process, after torch and pairgrad are loaded, with its defaults and on one thread, in seconds of processor time. Own",
+        "need: the peak of the resident set around the function with its first and second derivatives; beyond it: what the audit's peak is above that.",
         "",
         "| function | verdict | seconds | goal | calls | own need, MiB | beyond it, MiB | goal |",
         "|---|---|---|---|---|---|---|---|",

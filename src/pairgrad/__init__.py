@@ -11,7 +11,7 @@ from pairgrad._version import __version__
 if TYPE_CHECKING:
     from pairgrad import coherence, compat, distributed, ood, testing
     from pairgrad.certificates import certify
-    from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, intended, record, sweep
+    from pairgrad.coherence import CoherenceMonitor, assert_coherent, audit, gradcheck, gradgradcheck, intended, opcheck, record, sweep
     from pairgrad.distributions import HypersphericalUniform, VonMisesFisher
     from pairgrad.ground.compilation import compile
     from pairgrad.losses import (
@@ -57,8 +57,11 @@ __all__ = [
     "compat",
     "compile",
     "distributed",
+    "gradcheck",
+    "gradgradcheck",
     "intended",
     "ood",
+    "opcheck",
     "potential",
     "realizations",
     "record",
@@ -72,7 +75,17 @@ __all__ = [
 # The names that each module gives to `pairgrad`; type checkers and editors read the imports above.
 _NAMES = {
     "pairgrad.certificates": ("certify",),
-    "pairgrad.coherence": ("CoherenceMonitor", "assert_coherent", "audit", "intended", "record", "sweep"),
+    "pairgrad.coherence": (
+        "CoherenceMonitor",
+        "assert_coherent",
+        "audit",
+        "gradcheck",
+        "gradgradcheck",
+        "intended",
+        "opcheck",
+        "record",
+        "sweep",
+    ),
     "pairgrad.distributions": ("HypersphericalUniform", "VonMisesFisher"),
     "pairgrad.ground.compilation": ("compile",),
     "pairgrad.losses": (

@@ -10,6 +10,7 @@ import pytest
 import torch
 from benchmarks.auditor import __main__ as command
 from benchmarks.auditor import comparison, cost, example, library, recording
+from benchmarks.auditor.as_jax import NotWrapped, check_grads
 
 from tests.coherence import library_functions
 
@@ -46,7 +47,9 @@ def test_what_each_tool_finds_is_counted(cases: list[comparison.Case]) -> None:
     assert comparison.share(double, "broken", "audit") == (2, 2)
     assert comparison.share(double, "broken", "gradcheck") == (1, 2)
     assert comparison.share(double, "broken", "fast gradcheck") == (1, 2)
-    for tool in ("audit", *comparison.CHECKS):
+    assert comparison.share(double, "broken", "pairgrad.gradcheck") == (2, 2)
+    assert comparison.share(double, "broken", "check_grads") == (1, 2)
+    for tool in ("audit", *comparison.OTHERS, "check_grads"):
         assert comparison.share(double, "right", tool) == (0, 2), tool
     assert comparison.distinguished(double, "audit") == (2, 2)
     assert comparison.distinguished(double, "gradcheck") == (1, 2)
@@ -67,10 +70,8 @@ def test_the_comparison_is_written_from_the_counts(cases: list[comparison.Case])
         cases, {"float64": [comparison.Outcome("cleared", seconds=s, calls=100) for s in range(1, 11)]}, [COST], "the command"
     )
     assert "Measured by `the command` on" in text
-    assert (
-        "In float64, the audit finds 2 of 2 broken functions, flags 0 of 2 right ones and distinguishes 2 of 2 pairs; `gradcheck` finds 1 of 2"
-        in text
-    )
+    assert "| float64 | audit | 2 / 2 | 0 / 2 | 2 / 2 |\n| float64 | pairgrad.gradcheck | 2 / 2 | 0 / 2 | 2 / 2 |" in text
+    assert "| float64 | gradcheck | 1 / 2 | 0 / 2 | 1 / 2 |" in text
     assert (
         "Broken functions that pass all three gradient checks of torch at some draw: 1, 0 wrong only away from the inputs, 1 with mistakes of 7e-09"
         in text
@@ -82,8 +83,8 @@ def test_the_comparison_is_written_from_the_counts(cases: list[comparison.Case])
     assert [row[0] for row in cells(text, "By specimen, float64")] == [SUBTLE, COARSE]
     subtle, coarse = cells(text, "By specimen, float64")
     assert re.fullmatch(r"[5-9](\.\d+)?e-09 ± \de-1\d", subtle[3])
-    assert subtle[4:] == ["**missed**", "**missed**", "**missed**", "", "none"]
-    assert coarse[4:6] == ["found", "found"]
+    assert subtle[4:] == ["found", "**missed**", "**missed**", "**missed**", "**missed**", "", "**missed**", "none"]
+    assert coarse[4:] == ["found", "found", "found", "**missed**", "found", "", "found", "none"]
     *_, scalars = cells(text, "Time of an audit")
     assert scalars == ["10 scalar functions of torch, float64", "10", "5.50", "9.00", "10.00", "100", "100"]
     assert "None: every broken function was flagged, and every right one cleared." in text
@@ -100,7 +101,7 @@ def test_a_missed_function_and_a_wrong_accusation_are_not_clean(cases: list[comp
         assert not comparison.clean([stumbled])
     assert not comparison.clean([missed])
     assert not comparison.clean([accused])
-    assert "- independent-squared-hinge (batch-coupled rescale), audit: 0." in comparison.page([accused], {}, [], "")
+    assert "- independent-squared-hinge (right, float64, draw 0): flagged, 0." in comparison.page([accused], {}, [], "")
     assert "- independent-squared-hinge (broken, float64, draw 0): cleared, coherent" in comparison.page([missed], {}, [], "")
 
 
@@ -112,7 +113,29 @@ def test_opcheck_counts_operators_alone_and_does_not_judge_gradients() -> None:
     assert comparison.distinguished(cases, "opcheck") == (0, 1)
     text = comparison.page(cases, {}, [], "")
     assert "Of the 2 pairs in float64 it applies to 1: it flags 0 of 1 broken functions and 0 of 1 right ones." in text
-    assert [row[7] for row in cells(text, "By specimen, float64")] == ["**missed**", ""]
+    assert [row[9] for row in cells(text, "By specimen, float64")] == ["**missed**", ""]
+
+
+def test_rules_are_counted_in_the_first_table() -> None:
+    cases = comparison.compare([(SPECIMENS[name], torch.float64) for name in ("reported-jvp-order", "ours-vmap-rule")], seeds=1)
+    jvp, vmap, *others = cells(comparison.page(cases, {}, [], ""), "What each tool looks at")
+    assert jvp == ["`jvp` rules", "1 / 1", "0 / 1; with `check_forward_ad` 1 / 1", "no", '`modes=["fwd"]`']
+    assert vmap == ["`vmap` rules", "1 / 1", "0 / 1; with `check_batched_grad` 0 / 1", "no", "no"]
+    assert others[0][0] == "many configurations at once"  # there is no specimen of the others here
+
+
+def test_check_grads_gets_value_and_backward() -> None:
+    """Two outputs, an argument that is held, and a backward that is off by two per cent."""
+
+    def fn(x: torch.Tensor, count: int, factor: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.sin() * count, factor * x.square() + (1 - factor) * x.detach().square()
+
+    x = torch.tensor([0.3, 1.2], dtype=torch.float64, requires_grad=True)
+    check_grads(fn, (x, 2, 1.0))
+    with pytest.raises(AssertionError, match="VJP cotangent projection"):
+        check_grads(fn, (x, 2, 1.02))
+    with pytest.raises(NotWrapped, match="sparse"):
+        check_grads(lambda a: a.to_dense(), (torch.eye(2).to_sparse().requires_grad_(),))
 
 
 def test_an_operator_that_is_registered_wrongly_is_flagged_by_opcheck() -> None:

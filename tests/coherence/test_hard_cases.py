@@ -143,6 +143,12 @@ def test_last_of_many_outputs_and_complex_and_dataclass_outputs():
     assert pg.audit(lambda x: (x.sin(), Result(wrong(x))), points(4), second_order=False).verdict == "incoherent"
 
 
+def test_outputs_with_one_and_with_three_dimensions():
+    """Each gets only the layouts that it can have: a vector has no columns."""
+    x = torch.rand(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert pg.audit(lambda x: (x.sin(), x.sum((0, 1)).cos(), x.sum().cos()), x, effort="glance").passed
+
+
 def test_graph_that_is_still_pending_survives():
     net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)).double()
     loss = net(points(2, 3)).sum()

@@ -1,8 +1,8 @@
 """The auditor: is a supplied gradient the derivative of the value that is computed, where not, and by how much. It knows nothing of von Mises-Fisher.
 
 The folders are in the order in which an audit goes through them: `subject`, `measure`, `judge`, `causes`, `report`; `audit` begins, and the
-`stages` lead through them; `finding` has the words for what is found. `sweep` audits many configurations, `cache` keeps results. `training` records and
-watches training runs.
+`stages` lead through them; `finding` has the words for what is found. `sweep` audits many configurations, `checks` has torch's checks with an audit beside
+them, `cache` keeps results. `training` records and watches training runs.
 """
 
 from pairgrad.coherence.audit import assert_coherent, audit
@@ -12,6 +12,7 @@ from pairgrad.coherence.causes.fork import Fork, best_scaling, fork, relative_ga
 from pairgrad.coherence.causes.nodes import Visit, replay
 from pairgrad.coherence.causes.picture import FieldPicture
 from pairgrad.coherence.causes.recorder import visits
+from pairgrad.coherence.checks import gradcheck, gradgradcheck, opcheck
 from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.judge.verdict import Judgement, Verdict
 from pairgrad.coherence.measure.scan import Region
@@ -67,7 +68,10 @@ __all__ = [
     "differentiated_forward",
     "fork",
     "from_jax",
+    "gradcheck",
+    "gradgradcheck",
     "intended",
+    "opcheck",
     "record",
     "relative_gap",
     "replay",

@@ -215,10 +215,17 @@ def operator_functions(definition: Any) -> list[Any]:
 
 
 def operator_name(function: Any) -> str:
-    """The qualified name of an operator or of one of its overloads, such as "aten::add"; empty for other callables."""
-    return str(getattr(function, "_qualified_op_name", getattr(function, "_name", "")))
+    """The qualified name of an operator, as it is called or defined, or of one of its overloads, such as "aten::add"; empty for other callables."""
+    return str(next((getattr(function, name) for name in ("_qualname", "_qualified_op_name", "_name") if hasattr(function, name)), ""))
 
 
 def is_ddp_sink(function: type) -> bool:
     """Whether a Function is the one through which DistributedDataParallel passes the outputs of a model."""
     return function.__name__ == "_DDPSink"
+
+
+def opcheck_error() -> type[Exception]:
+    """What `torch.library.opcheck` raises; it has no public name."""
+    from torch.testing._internal.optests.generate_tests import OpCheckError  # slow to import
+
+    return OpCheckError

@@ -324,7 +324,7 @@ def _layouts(subject: Subject, cotangent: Point, slack: float, *, brief: bool) -
     floors = floors_of(subject, reference)
     chosen = ("a strided", "a channels-last") if brief else None
     for name, arrange in layouts_of(max(weight.ndim for weight in cotangent), chosen).items():
-        weights = tuple(arrange(weight) if name[2:] != "channels-last" or weight.ndim in (4, 5) else weight for weight in cotangent)
+        weights = tuple(map(_where_possible(name, arrange), cotangent))
         yield from _compared(subject, weights, None, reference, floors, slack, f"{name} grad_output of the same numbers")
     for dim in (0, -1) if not brief else ():
         if all(weight.ndim > 1 for weight in cotangent):

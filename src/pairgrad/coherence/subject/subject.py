@@ -52,6 +52,10 @@ class Stopped(Exception):
     """An audit cannot go on: its time is up, or the callable fails where it did not fail before."""
 
 
+class NothingReturned(TypeError):
+    """The callable returns no floating-point tensor with elements."""
+
+
 class _Unsteady(ValueError):
     """The outputs at the same inputs have another shape than before: an error of the user, wherever it is met."""
 
@@ -77,7 +81,7 @@ class Subject:
         if dtype is not None and (not isinstance(dtype, torch.dtype) or dtype not in FLOATING):
             raise TypeError(f"dtype must be torch.float64, torch.float32, torch.float16 or torch.bfloat16, got {describe(dtype)}")
         self.fn = fn
-        self.name = _name(fn)
+        self.name = name_of(fn)
         args, kwargs = arguments_of(inputs)
         flat, self._structure = pytree.tree_flatten((args, kwargs))
         for leaf in flat:
@@ -86,7 +90,7 @@ class Subject:
             if isinstance(leaf, torch.Tensor):
                 need_float64("inputs", leaf, "an audit")
         self._flat = [_prepared(leaf, dtype) for leaf in flat]
-        self.module = module if module is not None else _module_of(fn)
+        self.module = module if module is not None else module_of(fn)
         self._places, self._trained = _differentiated(self._flat), _parameters(self.module)
         if not self._places and not self._trained:
             raise ValueError(
@@ -120,7 +124,7 @@ class Subject:
             outputs, self.output_names = self._audited(result)
             if not outputs:
                 listed = _listed(pytree.tree_leaves(result))
-                raise TypeError(f"fn must return at least one floating-point tensor with elements, got {listed}")
+                raise NothingReturned(f"fn must return at least one floating-point tensor with elements, got {listed}")
             self.outputs = tuple(output.detach().clone() for output in outputs)
             self.connected = any(output.requires_grad for output in outputs)
             if self.connected:
@@ -459,7 +463,7 @@ def _parameters(module: torch.nn.Module | None) -> list[tuple[str, torch.Tensor]
     return [(name, p) for name, p in named if p.requires_grad and p.dtype in FLOATING and p.numel() and p.layout == torch.strided]
 
 
-def _module_of(fn: Any) -> torch.nn.Module | None:
+def module_of(fn: Any) -> torch.nn.Module | None:
     """The module whose parameters and buffers a call uses, where the callable says so itself: a module, its method, or a partial application of either."""
     for _ in range(8):
         if fn is None or isinstance(fn, torch.nn.Module):
@@ -502,7 +506,7 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def _name(fn: Callable[..., Any]) -> str:
+def name_of(fn: Callable[..., Any]) -> str:
     """How reports call the callable."""
     if isinstance(fn, torch.nn.Module):
         return type(fn).__name__
