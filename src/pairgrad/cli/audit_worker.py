@@ -26,35 +26,42 @@ from pairgrad.cli.target import Unusable, at, called, find, function_of, importe
 from pairgrad.coherence import Progress, Subject, Verdict, audit
 from pairgrad.coherence.report.annotations import callable_location
 from pairgrad.ground._torch_private import pytree
+from pairgrad.testing.interpreter import is_set, triton_interpreter
 
 _PAUSE = 1.0  # seconds between two partial reports of one stage
 _SHARE = 0.05  # of the time, at most, goes into them
 
 
 def run(request: dict[str, Any], teller: Teller) -> None:
-    """Make the audit that is asked for. Ends with an event "report" or "failed"."""
+    """Make the audit that is asked for. Ends with an event "report" or "failed".
+
+    Where TRITON_INTERPRET=1 is set, Triton kernels run in the interpreter as in `pairgrad.testing.triton_interpreter`.
+    """
     send = teller.send
     place, _, path = request["target"].rpartition(":")
     try:
-        torch.manual_seed(request["seed"])  # of a module that is made here
-        teller.stage(f"importing {place}")
-        module = imported(place)
-        found = find(module, path)
-        fn = targets.as_callable(found, path)
-        send({"event": "ready", "location": callable_location(fn)})
-        teller.stage("making the inputs")
-        inputs, domain = _arguments(fn, found, module, path, request)
-        dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
-        teller.stage(f"calling {path} for the first time")
-        names = ("effort", "second_order", "consequences", "tolerance", "intent", "seed")
-        given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
-        constraints = _constraints(fn, inputs, request["constraints"])
-        report = audit(fn, inputs, domain=domain, constraints=constraints, dtype=dtype, progress=teller.progress, **given)
-        silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
-        if silent and _is_nan(fn, inputs, dtype):
-            text = f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs."
-            send({"event": "note", "text": text})
-        send({"event": "report", "report": report.to_dict()})
+        with triton_interpreter() if is_set() else contextlib.nullcontext([]) as pitfalls:
+            torch.manual_seed(request["seed"])  # of a module that is made here
+            teller.stage(f"importing {place}")
+            module = imported(place)
+            found = find(module, path)
+            fn = targets.as_callable(found, path)
+            send({"event": "ready", "location": callable_location(fn)})
+            teller.stage("making the inputs")
+            inputs, domain = _arguments(fn, found, module, path, request)
+            dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
+            teller.stage(f"calling {path} for the first time")
+            names = ("effort", "second_order", "consequences", "tolerance", "intent", "seed")
+            given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
+            constraints = _constraints(fn, inputs, request["constraints"])
+            report = audit(fn, inputs, domain=domain, constraints=constraints, dtype=dtype, progress=teller.progress, **given)
+            silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
+            if silent and _is_nan(fn, inputs, dtype):
+                text = f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs."
+                send({"event": "note", "text": text})
+            for text in pitfalls:
+                send({"event": "note", "text": text})
+            send({"event": "report", "report": report.to_dict()})
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and teller.interrupted:
             raise
