@@ -20,7 +20,7 @@ import triton.runtime.interpreter as interpreter
 from triton.backends.compiler import GPUTarget
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
-from triton.runtime import Autotuner, JITFunction, driver
+from triton.runtime import Autotuner, InterpreterError, JITFunction, driver
 from triton.runtime.interpreter import FunctionRewriter, GridExecutor, InterpretedFunction, InterpreterBuilder, TensorHandle
 
 from pairgrad.ground.devices import GPU, HOST
@@ -111,7 +111,6 @@ def _bfloat16(notes: list[str]) -> Iterator[Change]:
     product, atomic = _in_float32(InterpreterBuilder.create_dot), InterpreterBuilder.create_atomic_rmw
     semantic, reduce = interpreter.interpreter_semantic, interpreter.ReduceScanOpInterface.apply
     add = interpreter._ir.ATOMIC_OP.FADD
-    nearest = interpreter._ir.ROUNDING_MODE.RTNE
 
     def cast_impl(self: Any, src: TensorHandle, dst_type: Any) -> TensorHandle:
         wide = _widened(src)
@@ -121,8 +120,7 @@ def _bfloat16(notes: list[str]) -> Iterator[Change]:
         if dst_type.scalar in _FLOAT8 and FLOAT8 not in notes:
             notes.append(FLOAT8)
             warnings.warn(FLOAT8, stacklevel=2)
-        to_half = dst_type.scalar in (tl.bfloat16, tl.float16) and src.dtype.scalar not in _FLOAT8
-        return cast_impl(self, src, dst_type) if to_half and rounding_mode == nearest else convert(self, src, dst_type, rounding_mode)
+        return convert(self, src, dst_type, rounding_mode)
 
     def create_dot(self: Any, a: TensorHandle, b: TensorHandle, d: TensorHandle, precision: Any, imprecise: Any) -> TensorHandle:
         if a.dtype.scalar == tl.float32 and "TF32" in str(precision) and TF32 not in notes:
@@ -149,7 +147,7 @@ def _bfloat16(notes: list[str]) -> Iterator[Change]:
         return reduce(self, input)
 
     yield Change(interpreter.ReduceScanOpInterface, "apply", apply)
-    for name in ("binary_op", "unary_op", "ternary_op", "create_fma"):
+    for name in ("binary_op", "create_fma"):
         yield Change(InterpreterBuilder, name, _in_float32(getattr(InterpreterBuilder, name)))
     yield Change(InterpreterBuilder, "get_bf16", lambda self, value: _narrowed(np.array([value])))
     for method in (cast_impl, create_fp_to_fp, create_dot, create_atomic_rmw):
@@ -168,7 +166,9 @@ def _libdevice(self: Any, library: str, path: str, symbol: str, args: list[Tenso
 
 
 def _launches() -> Iterator[Change]:
-    """A launch patches triton.language once, not for every function that the kernel calls, and puts all of it back. Infinities and NaN are no warnings."""
+    """A launch patches triton.language once, not for every function that the kernel calls, and puts all of it back. Infinities and NaN are not warned of,
+    and an error is that of the kernel, which the interpreter would wrap once for each function.
+    """
     patch, launch = interpreter._patch_lang, GridExecutor.__call__
     scopes: list[Any] = []
     patched: set[int] = set()
@@ -185,6 +185,11 @@ def _launches() -> Iterator[Change]:
         try:
             with np.errstate(all="ignore"):
                 return launch(self, *args, **kwargs)
+        except InterpreterError as error:
+            cause: BaseException = error
+            while isinstance(cause, InterpreterError) and cause.__cause__ is not None:
+                cause = cause.__cause__
+            raise cause from None
         finally:
             patched.clear()
             while scopes:
