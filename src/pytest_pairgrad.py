@@ -1,4 +1,4 @@
-"""The pytest plugin of pairgrad: `pytest --coherence`, the marker `coherence` and the fixture `coherence`.
+"""The pytest plugin of pairgrad: `pytest --coherence`, the marker `coherence` and the fixtures `coherence` and `triton_interpreter`.
 
 It stands outside the package, because pytest loads plugins in every session, and importing `pairgrad` imports torch. Here that happens only when the plugin
 is asked for something.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ SECONDS = 10.0  # for the audit of what was recorded, by default
 _OUTPUT = "pairgrad"  # the entry of what an xdist worker hands to its controller
 _FINISHED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_PITFALLS: pytest.StashKey[list[str]] = pytest.StashKey()  # of Triton's interpreter, that the kernels of a recorded session met
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declares the marker, and refuses options that cannot be kept before any test has run."""
     config.addinivalue_line("markers", MARKER)
+    if _recording(config) and os.environ.get("TRITON_INTERPRET"):
+        _interpret(config)
     if hasattr(config, "workerinput"):  # the controller has looked
         return
     seconds: Any = config.getoption("coherence_seconds")
@@ -62,6 +66,19 @@ def pytest_configure(config: pytest.Config) -> None:
             reason = _unwritable(Path(path), is_folder=option == "coherence_html" and not path.endswith(".html"))
             if reason:
                 raise pytest.UsageError(f"--{option.replace('_', '-')}={path} cannot be written: {reason}")
+
+
+def _interpret(config: pytest.Config) -> None:
+    """Runs the kernels of a recorded session in Triton's interpreter, from before the first test file is imported."""
+    from pairgrad.testing.interpreter import is_set, triton_interpreter
+
+    if is_set():
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        try:
+            config.stash[_PITFALLS] = stack.enter_context(triton_interpreter())
+        except RuntimeError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def _unwritable(path: Path, *, is_folder: bool) -> str:
@@ -148,6 +165,20 @@ def coherence(request: pytest.FixtureRequest) -> Callable[..., Report]:
     return check
 
 
+@pytest.fixture
+def triton_interpreter() -> Iterator[list[str]]:
+    """Runs Triton kernels on CPU tensors, as pairgrad.testing.triton_interpreter does; without TRITON_INTERPRET=1, the test is skipped.
+
+    It gives the list of the interpreter's pitfalls that the kernels have met.
+    """
+    from pairgrad.testing.interpreter import NOT_SET, triton_interpreter
+
+    if not os.environ.get("TRITON_INTERPRET"):
+        pytest.skip(NOT_SET)
+    with triton_interpreter() as pitfalls:
+        yield pitfalls
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: Any) -> None:
     """A worker of pytest-xdist is done: what it found is here. Or it is dead."""
@@ -200,7 +231,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not lines:
         return
     terminalreporter.section("coherence")
-    for line in lines:
+    for line in [*lines, *config.stash.get(_PITFALLS, [])]:
         terminalreporter.write_line(line)
     if not found.passed:
         terminalreporter.write_line(_verdict(found, config), red=True)

@@ -29,7 +29,7 @@ ALLOWED = {
     "coherence": {"ground"},
     "ood": {"ground"},
     "testing": {"ground", "coherence"},
-    "cli": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "ood", "_version", "_lazy"},
+    "cli": {*_STATE, *_MIDDLE, "distributed", "compat", "coherence", "testing", "ood", "_version", "_lazy"},
     "integrations": {"ground", "coherence", "ood"},
     "_version": set(),
     "_lazy": set(),

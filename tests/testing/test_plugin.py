@@ -58,6 +58,7 @@ def _everything_imported():
 @pytest.fixture
 def run(pytester, monkeypatch):
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # pytester forgets modules, and Triton can be imported once
 
     def run(text, *options):
         pytester.makepyfile(test_it=FUNCTIONS + text)

@@ -23,40 +23,27 @@ from pairgrad.cli import target as targets
 from pairgrad.cli.spec import SpecError, make_inputs, make_sweep, parse_constraints, parse_domain
 from pairgrad.cli.spec_values import DTYPES, tensors
 from pairgrad.cli.target import Unusable, at, called, find, imported, place_in, saying, split, structured, way_of
-from pairgrad.coherence import Progress, Subject, SweepReport, SweepRow, Verdict, audit, sweep
+from pairgrad.coherence import Progress, Report, Subject, SweepReport, SweepRow, Verdict, audit, sweep
 from pairgrad.coherence.report.annotations import callable_location
 from pairgrad.coherence.subject.signature import function_of, signature
 from pairgrad.ground._torch_private import pytree
+from pairgrad.testing.interpreter import is_set, triton_interpreter
 
 _PAUSE = 1.0  # seconds between two partial reports of one stage
 _SHARE = 0.05  # of the time, at most, goes into them
 
 
 def run(request: dict[str, Any], teller: Teller) -> None:
-    """Make the audit that is asked for. Ends with an event "report" or "failed"."""
+    """Make the audit that is asked for. Ends with an event "report" or "failed".
+
+    Where TRITON_INTERPRET=1 is set, Triton kernels run in the interpreter as in `pairgrad.testing.triton_interpreter`.
+    """
     send = teller.send
     place, _, path = request["target"].rpartition(":")
     try:
-        torch.manual_seed(request["seed"])  # of a module that is made here
-        teller.stage(f"importing {place}")
-        module = imported(place)
-        found = find(module, path)
-        fn = targets.as_callable(found, path)
-        send({"event": "ready", "location": callable_location(fn)})
-        teller.stage("making the inputs")
-        names = ("effort", "second_order", "transforms", "compiled", "consequences", "tolerance", "intent", "seed", "cache")
-        given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
-        if request["sweep"] is not None:
-            send({"event": "report", "report": _swept(fn, found, module, path, request, given, teller).to_dict()})
-            return
-        inputs, domain = _arguments(fn, found, module, path, request)
-        dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
-        teller.stage(f"calling {path} for the first time")
-        constraints = _constraints(fn, inputs, request["constraints"])
-        report = audit(fn, inputs, domain=domain, constraints=constraints, dtype=dtype, progress=teller.progress, **given)
-        silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
-        if silent and _is_nan(fn, inputs, dtype):
-            text = f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs."
+        with triton_interpreter() if is_set() else contextlib.nullcontext([]) as pitfalls:
+            report = _audited(request, place, path, teller)
+        for text in pitfalls:
             send({"event": "note", "text": text})
         send({"event": "report", "report": report.to_dict()})
     except BaseException as error:
@@ -66,6 +53,31 @@ def run(request: dict[str, Any], teller: Teller) -> None:
         if failure["kind"] == "raised":
             teller.partial()
         send({"event": "failed", **failure})
+
+
+def _audited(request: dict[str, Any], place: str, path: str, teller: Teller) -> Report | SweepReport:
+    """The audit of a target, or of its configurations."""
+    torch.manual_seed(request["seed"])  # of a module that is made here
+    teller.stage(f"importing {place}")
+    module = imported(place)
+    found = find(module, path)
+    fn = targets.as_callable(found, path)
+    teller.send({"event": "ready", "location": callable_location(fn)})
+    teller.stage("making the inputs")
+    names = ("effort", "second_order", "transforms", "compiled", "consequences", "tolerance", "intent", "seed", "cache")
+    given: dict[str, Any] = {name: request[name] for name in names} | {"seconds": request["seconds"] or None}
+    if request["sweep"] is not None:
+        return _swept(fn, found, module, path, request, given, teller)
+    inputs, domain = _arguments(fn, found, module, path, request)
+    dtype = None if request["dtype"] is None else DTYPES[request["dtype"]]
+    teller.stage(f"calling {path} for the first time")
+    constraints = _constraints(fn, inputs, request["constraints"])
+    report = audit(fn, inputs, domain=domain, constraints=constraints, dtype=dtype, progress=teller.progress, **given)
+    silent = report.verdict is Verdict.INCONCLUSIVE and all(state.verdict in ("unresolved", "outside") for state in report.states)
+    if silent and _is_nan(fn, inputs, dtype):
+        text = f"{path} returns nothing but NaN at the inputs: there is nothing to differentiate. Try other inputs."
+        teller.send({"event": "note", "text": text})
+    return report
 
 
 def _explained(error: BaseException, path: str) -> dict[str, Any]:

@@ -323,7 +323,9 @@ class Stages:
         try:
             report = self._again(fn, arguments, effort="quick", second_order=second_order, transforms=False, consequences=False, **options)
             wide = Subject(fn, arguments)
-        except (*OUTSIDE, TypeError) as error:
+        except Stopped:
+            raise
+        except Exception as error:  # of any kind: what a function does with a dtype that it does not take
             return f"in float64 it raises {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         if any(output.dtype in HALF_DTYPES for output in wide.outputs):
             return "its outputs are in half precision in float64 too"
