@@ -85,6 +85,7 @@ STAGES = {
     "comparing with the compiled function": 0.9,
     "looking for causes": 1.0,
 }
+_WHOLE = 0.85  # of the time left, for the inputs of a whole model: what comes after has to do with the rest
 _PAUSE = 0.1  # seconds between two calls of `progress`
 _MEASURED = 12  # arguments whose gradients are measured in full
 
@@ -158,7 +159,8 @@ class Stages:
         self._stage = name
         self._tell()
         now = time.perf_counter()
-        self._end_of_stage = now + STAGES[name] * max(0.0, self._end - now) if math.isfinite(self._end) else math.inf
+        share = _WHOLE if self.effort.separate == 1 and name == "looking at the inputs" else STAGES[name]
+        self._end_of_stage = now + share * max(0.0, self._end - now) if math.isfinite(self._end) else math.inf
         try:
             look()
         except _TimeIsUp:

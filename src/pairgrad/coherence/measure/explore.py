@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pairgrad.coherence.measure.limits import LADDER, SMALLEST_EFFECT
-from pairgrad.coherence.measure.panel import measure, noise_allowance
+from pairgrad.coherence.measure.differences import Difference
+from pairgrad.coherence.measure.limits import LADDER, SMALLEST_EFFECT, TELLING
+from pairgrad.coherence.measure.panel import Panel, measure, noise_allowance
 from pairgrad.coherence.measure.path import Line, Path, Pullable, guarded, random_cotangent
 from pairgrad.coherence.measure.state import Reading, both_methods, combined, examine
 from pairgrad.coherence.subject.curves import Straight, power_of_two_below, random_signs, scales, snapped, still
@@ -26,14 +27,9 @@ OUTPUTS = 24  # likewise for outputs
 ALONG, ACROSS = "all tensors, along the gradient", "all tensors, along a random direction"  # the lines of effort "whole"
 
 
-# Segments on which all tensors of a model move at once: those first that say most where there are many kinks. A thousand small steps to the same side are a
-# large one.
-_SHORT = {
-    torch.float64: (2.0**-17, 2.0**-12, 2.0**-8, 2.0**-4),
-    torch.float32: (2.0**-12, 2.0**-14, 2.0**-8, 2.0**-4),
-    torch.float16: (2.0**-2, 2.0**-5, 2.0**-1),
-    torch.bfloat16: (2.0**-2, 2.0**-5, 2.0**-1),
-}
+# The first segment on which all tensors of a model move at once. A thousand small steps to the same side are a large one.
+_FIRST = {torch.float64: 2.0**-12, torch.float32: 2.0**-13, torch.float16: 2.0**-3, torch.bfloat16: 2.0**-3}
+_FACTOR, _SEGMENTS = 8.0, 4  # from one to the next, and how many there are at the most
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,24 +241,34 @@ def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, g
     gradient = subject.pull(point, cotangent).gradients
     for name, towards in ((ALONG, gradient), *[(ACROSS, None)] * (effort.relative - 1)):
         line, step = line_through(subject, point, everything, cotangent, generator, relative=True, towards=towards)
-        pairs, reading, stopped = [], None, None
-        for half in _SHORT[line.dtype]:
-            try:
-                pairs += both_methods(line, 0.0, half)
-            except Stopped as error:
-                stopped = error
-                break
-            before, reading = reading, combined(line, pairs, 0.0) if pairs else None
-            if before is not None and before.verdict != "unresolved" and reading is not None and reading.verdict == "unresolved":
-                reading = before  # something on the way that is not at the state
-                break
-            if len(pairs) >= 2 and reading is not None and reading.settled:
-                break
-        if stopped is None or reading is not None:
-            outside = Reading(0.0, None, None, SMALLEST_EFFECT[line.dtype], "outside")
-            yield Observation(state, name, reading or outside, line, step)
-        if stopped is not None:
-            raise stopped
+        found = Reading(0.0, None, None, SMALLEST_EFFECT[line.dtype], "outside")
+        try:
+            for reading in _from_segment_to_segment(line):
+                found = reading
+        except Stopped:
+            if found.panel is not None:
+                yield Observation(state, name, found, line, step)
+            raise
+        yield Observation(state, name, found, line, step)
+
+
+def _from_segment_to_segment(line: Line) -> Iterator[Reading]:
+    """Readings at the state from more and more segments: shorter ones where kinks decide what is seen, longer ones where noise does, until that is no use."""
+    pairs: list[tuple[Panel, Difference]] = []
+    best, half = math.inf, _FIRST[line.dtype]
+    for _ in range(_SEGMENTS):
+        pair = both_methods(line, 0.0, half)
+        pairs += pair
+        if not pairs:
+            half /= _FACTOR  # outside of the domain
+            continue
+        found = combined(line, pairs, 0.0)
+        if found.verdict == "unresolved" and best <= TELLING:
+            return  # something on the way that is not at the state
+        yield found
+        if found.limit > 0.9 * best or (len(pairs) > 1 and found.settled):
+            return
+        best, half = found.limit, half / _FACTOR if not pair or pair[0][0].rough else half * _FACTOR
 
 
 class GradientOf:
