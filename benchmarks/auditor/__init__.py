@@ -2,6 +2,6 @@
 
 The pages docs/auditor-comparison.md and docs/auditor-library.md are written by it.
 
-`comparison` (over the zoo of the tests; `as_jax` hands it to JAX), `library` (over torch), `cost`, `recording` (docs/auditor-recording.md) and `example`
-(the picture in the docs).
+`comparison` (over the zoo of the tests; `as_jax` hands it to JAX), `library` (over torch), `cost`, `recording` (docs/auditor-recording.md), `example` (the
+picture in the docs) and `kernels` (Triton kernels of other libraries in the interpreter).
 """

@@ -35,10 +35,10 @@ def main(argv: list[str] | None = None) -> int:
     good = True
     with threads(1):
         if options.what == "cost":
-            print(cost.table(cost.measure()))
+            print(cost.table(cost.measure()), cost.many_table(cost.many()), sep="\n")
         if options.what in ("comparison", "all"):
             cases = comparison.compare(comparison.zoo_cases(), options.seeds)
-            text = comparison.page(cases, comparison.time_scalars(), cost.measure(), f"{COMMAND} comparison{seeds}")
+            text = comparison.page(cases, comparison.time_scalars(), cost.measure(), cost.many(), f"{COMMAND} comparison{seeds}")
             write_atomically(options.output / "auditor-comparison.md", text)
             print(text)
             good &= comparison.clean(cases)

@@ -18,7 +18,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from torch.library import opcheck
 
 from benchmarks.auditor.as_jax import NotWrapped, check_grads
-from benchmarks.auditor.cost import Cost
+from benchmarks.auditor.cost import Cost, many_table
 from benchmarks.auditor.cost import table as cost_table
 from benchmarks.progress import progress
 from pairgrad import coherence
@@ -512,7 +512,7 @@ def domains(cases: Sequence[Case]) -> list[str]:
     return lines
 
 
-def page(cases: Sequence[Case], scalars: dict[str, list[Outcome]], costs: Sequence[Cost], command: str) -> str:
+def page(cases: Sequence[Case], scalars: dict[str, list[Outcome]], costs: Sequence[Cost], spent: dict[str, float], command: str) -> str:
     groups = {name: [case for case in cases if case.dtype_name == name] for name in dict.fromkeys(case.dtype_name for case in cases)}
     warned = sum(outcome.warned > 0 for case in groups.get("float32", []) for tool in CHECKS for outcome in case.right[tool])
     checked = sum(len(case.right[tool]) for case in groups.get("float32", []) for tool in CHECKS)
@@ -620,5 +620,6 @@ def page(cases: Sequence[Case], scalars: dict[str, list[Outcome]], costs: Sequen
         "## Cost of an audit",
         "",
         cost_table(costs),
+        many_table(spent),
     ]
     return "\n".join(lines).rstrip() + "\n"

@@ -11,7 +11,9 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.coherence.zoo import independent, ours, reported
+from torch import nn
 
 import pairgrad
 from pairgrad.coherence import audit
@@ -65,6 +69,29 @@ def cross_entropy(realization: str, dtype: torch.dtype) -> tuple[Callable[..., A
     return lambda x: pairgrad.vmf_cross_entropy(x, labels, state, realization=realization), (features,)
 
 
+class Block(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        first = [nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+        self.long = nn.Sequential(*first, nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width))
+        shortcut = [nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)]
+        self.short = nn.Sequential(*shortcut) if stride > 1 else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.long(x) + self.short(x))
+
+
+def resnet18() -> tuple[Callable[..., Any], tuple[torch.Tensor, ...]]:
+    """In training mode, at the size of ImageNet."""
+    torch.manual_seed(0)
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    widths = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
+    body = [block for before, width, stride in widths for block in (Block(before, width, stride), Block(width, width, 1))]
+    return nn.Sequential(*stem, *body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)), (torch.randn(2, 3, 224, 224),)
+
+
 # name: (what makes the function and its inputs, the goal in seconds)
 CASES: dict[str, tuple[Callable[[], tuple[Callable[..., Any], tuple[torch.Tensor, ...]]], float]] = {
     "erfcx, one number": (erfcx, 2.0),
@@ -77,6 +104,12 @@ CASES: dict[str, tuple[Callable[[], tuple[Callable[..., Any], tuple[torch.Tensor
     for dtype in (torch.float64, torch.float32)
     for realization in ("paired", "original")
 }
+
+
+WHOLE = "ResNet18, float32, (2, 3, 224, 224), training"
+CASES[WHOLE] = resnet18, 60.0
+OPTIONS: dict[str, dict[str, Any]] = {WHOLE: {"effort": "whole"}}
+MANY, MANY_GOAL = 100, 60.0  # functions, and seconds for all of them
 
 
 def measure(names: Sequence[str] = tuple(CASES)) -> list[Cost]:
@@ -103,7 +136,7 @@ def one(name: str) -> Cost:
         own = _peak() - before
         before = _reset()
         started = time.process_time()  # which other work on the machine does not change
-        report = audit(fn, inputs)
+        report = audit(fn, inputs, **OPTIONS.get(name, {}))
         seconds = time.process_time() - started
         peak = _peak() - before
     return Cost(name, report.headline, seconds, goal, report.evaluations, max(0.0, own), max(0.0, peak))
@@ -140,10 +173,43 @@ def _status(field: str) -> float:
     raise OSError(f"/proc/self/status has no {field}")
 
 
+def many() -> dict[str, float]:
+    """Seconds of processor time for audits of many small functions: the first right ones of the zoo that are custom Functions or compositions of such."""
+    fit = [s for s in (*independent.SPECIMENS, *ours.SPECIMENS, *reported.SPECIMENS) if not isinstance(s.right(), nn.Module)]
+
+    def seconds(**options: Any) -> float:
+        spent = 0.0
+        for specimen in fit[:MANY]:
+            fn, inputs = specimen.right(), specimen.inputs(0, torch.float64)
+            started = time.process_time()
+            audit(fn, inputs, effort="quick", constraints=specimen.constraints, dtype=torch.float64, **specimen.options | options)
+            spent += time.process_time() - started
+        return spent
+
+    with threads(1), warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")  # some functions of the zoo give them
+        audit(torch.sin, torch.ones(2))  # what is loaded on first use
+        return {"audited": seconds(cache=False), "audited and kept": seconds(cache=folder), "kept before": seconds(cache=folder)}
+
+
+def many_table(spent: dict[str, float]) -> str:
+    held = "held" if spent["audited"] < MANY_GOAL else "**not held**"
+    lines = [
+        f'{MANY} small functions, one after the other, at `effort="quick"` on one thread, in seconds of processor time. The goal is less than',
+        f"{MANY_GOAL:g} s for all of them, without kept results: {held}. A few draw random numbers or are compiled, which no kept result stands for.",
+        "",
+        "| " + " | ".join(spent) + " |",
+        "|" + "---|" * len(spent),
+        "| " + " | ".join(f"{value:.3g}" for value in spent.values()) + " |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def table(costs: Sequence[Cost]) -> str:
     lines = [
-        "The first audit in a new process, after torch and pairgrad are loaded, with its defaults and on one thread, in seconds of processor time. Own",
-        "need: the peak of the resident set around the function with its first and second derivatives; beyond it: what the audit's peak is above that.",
+        'The first audit in a new process, after torch and pairgrad are loaded, with its defaults (ResNet18: `effort="whole"`), on one thread, in seconds of',
+        "processor time. Own need: the peak of the resident set around the function with its first and second derivatives; beyond it: what the audit's peak",
+        "is above that.",
         "",
         "| function | verdict | seconds | goal | calls | own need, MiB | beyond it, MiB | goal |",
         "|---|---|---|---|---|---|---|---|",
@@ -162,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.auditor.cost", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=tuple(CASES), help="measure this one here, and print it as JSON")
     options = parser.parse_args(argv)
-    print(json.dumps(asdict(one(options.case))) if options.case else table(measure()))
+    print(json.dumps(asdict(one(options.case))) if options.case else f"{table(measure())}\n{many_table(many())}")
     return 0
 
 

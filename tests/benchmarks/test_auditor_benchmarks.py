@@ -17,6 +17,7 @@ from tests.coherence import library_functions
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SPECIMENS = {specimen.name: specimen for specimen in (*comparison.ZOO, *comparison.HALF)}
 FUNCTIONS = {function.name: function for function in library_functions.FUNCTIONS}
+SPENT = {"audited": 30.0, "audited and kept": 45.0, "kept before": 0.5}
 COST = cost.Cost("f", "coherent", seconds=1.0, seconds_goal=2.0, evaluations=10, own=3.0, peak=203.5)
 
 # Wrong in the ninth digit, which torch's tolerance of 1e-3 cannot see; wrong by half; right in both dtypes, all three.
@@ -67,7 +68,7 @@ def test_a_function_that_is_not_broken_in_a_dtype_does_not_count(cases: list[com
 
 def test_the_comparison_is_written_from_the_counts(cases: list[comparison.Case]) -> None:
     text = comparison.page(
-        cases, {"float64": [comparison.Outcome("cleared", seconds=s, calls=100) for s in range(1, 11)]}, [COST], "the command"
+        cases, {"float64": [comparison.Outcome("cleared", seconds=s, calls=100) for s in range(1, 11)]}, [COST], SPENT, "the command"
     )
     assert "Measured by `the command` on" in text
     assert "| float64 | audit | 2 / 2 | 0 / 2 | 2 / 2 |\n| float64 | pairgrad.gradcheck | 2 / 2 | 0 / 2 | 2 / 2 |" in text
@@ -88,6 +89,9 @@ def test_the_comparison_is_written_from_the_counts(cases: list[comparison.Case])
     *_, scalars = cells(text, "Time of an audit")
     assert scalars == ["10 scalar functions of torch, float64", "10", "5.50", "9.00", "10.00", "100", "100"]
     assert "None: every broken function was flagged, and every right one cleared." in text
+    assert "| audited | audited and kept | kept before |\n|---|---|---|\n| 30 | 45 | 0.5 |" in text
+    assert "without kept results: held" in text
+    assert "without kept results: **not held**" in cost.many_table(SPENT | {"audited": 61.0})
     assert cells(text, "Cost of an audit")[0][5:] == ["3.0", "200.5", "at most 200: **not held**"]
 
 
@@ -101,8 +105,8 @@ def test_a_missed_function_and_a_wrong_accusation_are_not_clean(cases: list[comp
         assert not comparison.clean([stumbled])
     assert not comparison.clean([missed])
     assert not comparison.clean([accused])
-    assert "- independent-squared-hinge (right, float64, draw 0): flagged, 0." in comparison.page([accused], {}, [], "")
-    assert "- independent-squared-hinge (broken, float64, draw 0): cleared, coherent" in comparison.page([missed], {}, [], "")
+    assert "- independent-squared-hinge (right, float64, draw 0): flagged, 0." in comparison.page([accused], {}, [], SPENT, "")
+    assert "- independent-squared-hinge (broken, float64, draw 0): cleared, coherent" in comparison.page([missed], {}, [], SPENT, "")
 
 
 def test_opcheck_counts_operators_alone_and_does_not_judge_gradients() -> None:
@@ -111,14 +115,14 @@ def test_opcheck_counts_operators_alone_and_does_not_judge_gradients() -> None:
     assert comparison.share(cases, "broken", "opcheck") == (0, 1)
     assert comparison.share(cases, "right", "opcheck") == (0, 1)
     assert comparison.distinguished(cases, "opcheck") == (0, 1)
-    text = comparison.page(cases, {}, [], "")
+    text = comparison.page(cases, {}, [], SPENT, "")
     assert "Of the 2 pairs in float64 it applies to 1: it flags 0 of 1 broken functions and 0 of 1 right ones." in text
     assert [row[9] for row in cells(text, "By specimen, float64")] == ["**missed**", ""]
 
 
 def test_rules_are_counted_in_the_first_table() -> None:
     cases = comparison.compare([(SPECIMENS[name], torch.float64) for name in ("reported-jvp-order", "ours-vmap-rule")], seeds=1)
-    jvp, vmap, *others = cells(comparison.page(cases, {}, [], ""), "What each tool looks at")
+    jvp, vmap, *others = cells(comparison.page(cases, {}, [], SPENT, ""), "What each tool looks at")
     assert jvp == ["`jvp` rules", "1 / 1", "0 / 1; with `check_forward_ad` 1 / 1", "no", '`modes=["fwd"]`']
     assert vmap == ["`vmap` rules", "1 / 1", "0 / 1; with `check_batched_grad` 0 / 1", "no", "no"]
     assert others[0][0] == "many configurations at once"  # there is no specimen of the others here
@@ -240,10 +244,11 @@ def test_the_cost_of_an_audit_is_measured() -> None:
 @pytest.mark.parametrize(("clean", "alarms", "code"), [(True, [], 0), (False, [], 1), (True, ["f"], 1)])
 def test_exit_code_and_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean: bool, alarms: list[str], code: int) -> None:
     monkeypatch.setattr(comparison, "compare", lambda cases, seeds: [])
-    monkeypatch.setattr(comparison, "page", lambda cases, scalars, costs, command: f"{command}\n")
+    monkeypatch.setattr(comparison, "page", lambda cases, scalars, costs, spent, command: f"{command}\n")
     monkeypatch.setattr(comparison, "clean", lambda cases: clean)
     monkeypatch.setattr(comparison, "time_scalars", dict)
     monkeypatch.setattr(cost, "measure", lambda: [COST])
+    monkeypatch.setattr(cost, "many", lambda: SPENT)
     monkeypatch.setattr(library, "sweep", lambda functions, seeds: [])
     monkeypatch.setattr(library, "page", lambda entries, command: f"{command}\n")
     monkeypatch.setattr(library, "false_alarms", lambda entries: alarms)

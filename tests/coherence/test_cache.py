@@ -198,6 +198,12 @@ def test_a_damaged_result_is_made_again(project, audited, tmp_path):
     assert audited(project().Square.apply).cached
 
 
+def test_a_folder_that_cannot_be_written_costs_a_warning_and_no_result(project, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="the result of an audit cannot be kept in .*file: "):
+        assert pg.audit(project().composed, X, effort="quick", cache=tmp_path / "file").passed
+
+
 def test_an_audit_that_time_cut_short_is_not_kept(project, audited):
     fn = project().composed
     assert audited(fn, seconds=1e-6).left_out

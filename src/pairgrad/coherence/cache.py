@@ -17,6 +17,7 @@ import os
 import sys
 import sysconfig
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -125,7 +126,11 @@ class Cache:
                 ran.setdefault(file, set()).update(_definition_at(file, code.co_firstlineno))
         lines = not report.passed  # which the report names
         entry = {"schema": SCHEMA, "ran": {file: sorted(names) for file, names in sorted(ran.items())}, "lines": lines}
-        write_atomically(self._file, json.dumps(entry | {"source": _source(ran, lines=lines), "report": report.to_dict()}, allow_nan=False))
+        text = json.dumps(entry | {"source": _source(ran, lines=lines), "report": report.to_dict()}, allow_nan=False)
+        try:
+            write_atomically(self._file, text)
+        except OSError as error:
+            warnings.warn(f"the result of an audit cannot be kept in {self.folder}: {error.strerror or error}", stacklevel=4)
 
 
 def kept_in(place: str | os.PathLike[str] | bool | None, fn: Callable[..., Any], inputs: Any, options: Mapping[str, Any]) -> Cache | None:

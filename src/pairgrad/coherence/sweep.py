@@ -48,9 +48,9 @@ def sweep(
         progress: called with each row, its number and the number of all configurations.
         grid: a list of values for each name, such as `reduction=["mean", "none"]`; anything else is a single value. A value goes to the function that has an
             argument of that name, `fn`, `inputs` or both; `...` leaves the argument out. A tensor among the values is held fixed unless it requires a
-            gradient. `dtype=[torch.float32, torch.bfloat16]` makes the audits in these
-            dtypes. Without `inputs`, `shape=[(4, 5), (2, 3, 4, 5)]` gives normally distributed tensors; a list of shapes gives several, a dict of shapes
-            gives them by name. Names of other arguments of `audit`, such as `effort` ("quick" by default), `tolerance` or `compiled`, are handed to it.
+            gradient. `dtype=[torch.float32, torch.bfloat16]` makes the audits in these dtypes. Without `inputs`, `shape=[(4, 5), (2, 3, 4, 5)]` gives
+            normally distributed tensors in float64; a list of shapes gives several, a dict of shapes gives them by name. Names of other arguments of
+            `audit`, such as `effort` ("quick" by default), `tolerance` or `compiled`, are handed to it.
 
     Raises:
         TypeError, ValueError: an argument is not as described, or a name is an argument of neither `fn` nor `inputs`.

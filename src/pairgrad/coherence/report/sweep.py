@@ -149,13 +149,15 @@ class SweepReport(SavedReport):
         return plain(asdict(self) | {"rows": rows} | extra)
 
     def to_html(self, path: str | Path) -> Path:
-        """A folder with a page for each audit, and `index.html`, which leads to them. Needs the extra `pairgrad[html]`."""
+        """A folder with a page for each audit, and `index.html`, which leads to them and names what has none. Needs the extra `pairgrad[html]`."""
         folder, entries = Path(path), []
         for number, row in enumerate(self.rows):
             if row.report is not None:
                 file = row.report.to_html(folder / f"{number}.html")
                 entries.append(Entry(file.name, row.name, row.report.verdict.value, row.result == _PASSES, row.text))
-        return write_atomically(folder / "index.html", contents(f"Sweep of {self.name}", self.headline, entries))
+        raising = [f"{row.name}: {row.result}, {row.text}" for row in self.rows if row.report is None]
+        head = "; ".join(part for part in (self.headline, self.rule, *raising) if part)
+        return write_atomically(folder / "index.html", contents(f"Sweep of {self.name}", head, entries))
 
 
 def row_of(

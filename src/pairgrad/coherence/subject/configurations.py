@@ -55,8 +55,8 @@ def configurations(fn: Callable[..., Any], inputs: Any = None, *, seed: int = 0,
             `shape` makes them.
         seed: of the random numbers that `inputs` draws.
         grid: a list of values for each name, or a single value. A value goes to the function that has an argument of that name, `fn`, `inputs` or both;
-            `...` leaves the argument out. Without `inputs`, each `shape` is that of a normally distributed tensor; a list of shapes gives several tensors, a
-            dict of shapes gives them by name.
+            `...` leaves the argument out. Without `inputs`, each `shape` is that of a normally distributed tensor in float64; a list of shapes gives several
+            tensors, a dict of shapes gives them by name.
 
     Examples:
         >>> import torch
@@ -144,12 +144,15 @@ def _names(expected: inspect.Signature | None) -> set[str | None]:
 
 
 def _of_shape(shape: Any) -> Any:
+    def drawn(one: Any) -> torch.Tensor:
+        return torch.randn(tuple(one), dtype=torch.float64)
+
     if isinstance(shape, Mapping):
-        return {name: torch.randn(one) for name, one in shape.items()}
+        return {name: drawn(one) for name, one in shape.items()}
     if isinstance(shape, Sequence) and all(isinstance(size, int) for size in shape):
-        return (torch.randn(tuple(shape)),)
+        return (drawn(shape),)
     if isinstance(shape, Sequence) and all(isinstance(one, Sequence) and all(isinstance(size, int) for size in one) for one in shape):
-        return tuple(torch.randn(tuple(one)) for one in shape)
+        return tuple(map(drawn, shape))
     raise TypeError(f"shape must be a list of shapes such as (4, 5), [(4, 5), (5,)] or {{'x': (4, 5)}}, got {describe(shape)}")
 
 
