@@ -96,7 +96,7 @@ def test_progress_does_not_show_the_audit_behind_it() -> None:
     shown: list[str] = []
     looked_at(progress=lambda now: shown.append(repr(now)))
     assert "audit" not in shown[0]
-    assert "stage='repeating calls', step=0, steps=8" in shown[0]
+    assert "stage='repeating calls', step=0, steps=4" in shown[0]
 
 
 def leaps(x: torch.Tensor) -> torch.Tensor:

@@ -61,6 +61,7 @@ NOT_CALLED = {
     "pairgrad.gradcheck": "an audit beside torch's check",
     "pairgrad.gradgradcheck": "likewise",
     "pairgrad.opcheck": "likewise",
+    "pairgrad.sweep": "likewise",
     "pairgrad.intended": "marks a class, and has no tensors",
     "pairgrad.VMFMixture.aic": "as what has a case",
     "pairgrad.VMFMixture.bic": "as what has a case",

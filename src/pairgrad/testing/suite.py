@@ -34,6 +34,7 @@ _CLAIMED = {
     "test_repeatable": {"not-reentrant", "nondeterministic"},
     "test_edits_nothing": {"edits"},
     "test_second_derivatives": {"second-order"},
+    "test_vmap": {"vmap"},
 }
 
 

@@ -23,6 +23,7 @@ class Column:
     shown: bool = True  # False: in the CSV alone
     upwards: bool = False  # a bound: rounded up, so that what is shown is one too
     floor: float = 0.0  # what is smaller is rounding, which differs between machines: its digits are not shown
+    rounding: bool = False  # errors that are rounding themselves: those of another processor are of the same size, in other digits
 
     def text(self, cell: Cell) -> str:
         if cell is None:
