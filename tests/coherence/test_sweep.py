@@ -100,6 +100,19 @@ def test_a_tensor_among_the_values_is_differentiated_where_it_is_marked(grad, na
     assert {state.argument for state in row.report.states if state.argument.startswith("input") and state.order == 1} == names
 
 
+def test_an_argument_of_a_function_that_takes_no_keywords_may_be_skipped():
+    report = pg.sweep(squared_error, shape=[(3,)], scale=[2.0, 0.5])  # and `reduction`, which stands before it, has its default
+    assert [row.result for row in report.rows] == ["passes", "passes"], str(report)
+
+
+def test_inputs_do_not_depend_on_what_was_drawn_before():
+    case = next(configurations(squared_error, shape=[(3,)]))
+    torch.manual_seed(1)
+    first = case.inputs.args[0]
+    torch.manual_seed(2)
+    assert torch.equal(case.inputs.args[0], first)
+
+
 def test_when_time_is_up_every_value_was_tried_with_the_defaults_and_the_rest_is_named(monkeypatch):
     report = pg.sweep(torch.sin, shape=[(k,) for k in range(1, 400)], dtype=[torch.float64, torch.float32], seconds=1.5)
     assert not report.complete
