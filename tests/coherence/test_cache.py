@@ -127,6 +127,53 @@ def test_what_runs_is_audited_again_after_an_edit(project, audited, old, new):
     assert not audited(project(MODULE.replace(old, new)).composed).cached
 
 
+CALLED_BY_NAME = """
+import sys
+import torch
+
+def _sine(x):
+    return 1.0 * x.sin()
+
+def called(x):
+    return getattr(sys.modules[__name__], "_si" + "ne")(x)
+"""
+CONSTANT_OF_A_CLASS = """
+class Settings:
+    SCALE = 1.0
+
+def scaled(x):
+    return Settings.SCALE * x.sin()
+"""
+CONSTANT_OF_ANOTHER_FILE = """
+import cached_helpers as helpers
+from cached_helpers import Settings
+
+def scaled(x):
+    return helpers.SCALE * Settings.SCALE * x.sin()
+"""
+SETTINGS = """
+SCALE = 1.0
+
+class Settings:
+    SCALE = 3.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "helpers", "name", "old", "new"),
+    [
+        (CALLED_BY_NAME, "", "called", "1.0", "1.5"),
+        (CONSTANT_OF_A_CLASS, "", "scaled", "1.0", "1.5"),
+        (CONSTANT_OF_ANOTHER_FILE, SETTINGS, "scaled", "1.0", "1.5"),
+        (CONSTANT_OF_ANOTHER_FILE, SETTINGS, "scaled", "3.0", "1.5"),
+    ],
+)
+def test_what_is_called_by_a_text_and_what_is_only_named_count_too(project, audited, module, helpers, name, old, new):
+    assert not audited(getattr(project(module, helpers), name)).cached
+    assert audited(getattr(project(module, helpers), name)).cached
+    assert not audited(getattr(project(module.replace(old, new), helpers.replace(old, new)), name)).cached
+
+
 def test_the_verdict_after_an_edit_is_the_new_one(project, audited):
     assert audited(project().composed).passed
     assert audited(project(MODULE.replace("SCALE = 2.0", "SCALE = 2.5")).composed).verdict == "incoherent"
