@@ -18,7 +18,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from torch.library import opcheck
 
 from benchmarks.auditor.as_jax import NotWrapped, check_grads
-from benchmarks.auditor.cost import Cost, many_table
+from benchmarks.auditor.cost import MANY, Cost, many_table
 from benchmarks.auditor.cost import table as cost_table
 from benchmarks.progress import progress
 from pairgrad import coherence
@@ -620,6 +620,8 @@ def page(cases: Sequence[Case], scalars: dict[str, list[Outcome]], costs: Sequen
         "## Cost of an audit",
         "",
         cost_table(costs),
+        f"## {MANY} small functions",
+        "",
         many_table(spent),
     ]
     return "\n".join(lines).rstrip() + "\n"

@@ -197,7 +197,7 @@ def many() -> dict[str, float]:
 def many_table(spent: dict[str, float]) -> str:
     held = "held" if spent["audited"] < MANY_GOAL else "**not held**"
     lines = [
-        f'{MANY} small functions, one after the other, at `effort="quick"` on one thread, in seconds of processor time. The goal is less than',
+        'Audits of the first of the zoo, one after the other, at `effort="quick"` on one thread, in seconds of processor time. The goal is less than',
         f"{MANY_GOAL:g} s for all of them, without kept results: {held}. A few cannot be described, and are audited every time.",
         "",
         "| " + " | ".join(spent) + " |",
