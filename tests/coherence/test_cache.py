@@ -237,6 +237,13 @@ def test_what_cannot_be_described_is_audited_every_time(audited):
     assert not audited(strange).cached
 
 
+def test_what_is_typed_into_a_shell_is_audited_every_time(audited):
+    space = {}
+    exec("def helper(x):\n    return x.sin()\n\ndef typed(x):\n    return helper(x)", space)
+    assert not audited(space["typed"]).cached
+    assert not audited(space["typed"]).cached
+
+
 def test_a_damaged_result_is_made_again(project, audited, tmp_path):
     audited(project().Square.apply)
     (kept,) = (tmp_path / "kept").iterdir()

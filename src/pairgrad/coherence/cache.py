@@ -115,7 +115,10 @@ class Cache:
             return
         ran: _Names = {}
         for code in self._ran:
-            if code.co_filename.startswith(_SHELLS):
+            typed = code.co_filename == "<string>" and not code.co_name.startswith(
+                ("__", "<lambda>")
+            )  # and not made by dataclasses or namedtuple
+            if typed or code.co_filename.startswith(_SHELLS):
                 return  # nothing says whether it is the same again
             if code.co_filename.startswith("<") or _is_generated(code.co_filename):  # of Python, dataclasses, torch.fx and torch.compile
                 continue
