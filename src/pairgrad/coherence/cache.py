@@ -115,9 +115,8 @@ class Cache:
             return
         ran: _Names = {}
         for code in self._ran:
-            typed = code.co_filename == "<string>" and not code.co_name.startswith(
-                ("__", "<lambda>")
-            )  # and not made by dataclasses or namedtuple
+            made = code.co_name.startswith(("__", "<lambda>"))  # by dataclasses, or by namedtuple
+            typed = code.co_filename == "<string>" and not made
             if typed or code.co_filename.startswith(_SHELLS):
                 return  # nothing says whether it is the same again
             if code.co_filename.startswith("<") or _is_generated(code.co_filename):  # of Python, dataclasses, torch.fx and torch.compile
