@@ -113,7 +113,7 @@ def test_inputs_do_not_depend_on_what_was_drawn_before():
     assert torch.equal(case.inputs.args[0], first)
 
 
-def test_when_time_is_up_every_value_was_tried_with_the_defaults_and_the_rest_is_named(monkeypatch):
+def test_when_time_is_up_every_value_was_tried_with_the_defaults_and_the_rest_is_named():
     report = pg.sweep(torch.sin, shape=[(k,) for k in range(1, 400)], dtype=[torch.float64, torch.float32], seconds=1.5)
     assert not report.complete
     assert report.total == 798

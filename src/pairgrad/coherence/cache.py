@@ -145,7 +145,12 @@ def kept_in(place: str | os.PathLike[str] | bool | None, fn: Callable[..., Any],
 
 def _environment() -> list[str]:
     """What results depend on besides the callable and its arguments."""
-    flags = (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), *map(torch.is_autocast_enabled, autocast_types()))
+    flags = (
+        torch.get_default_dtype(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        *map(torch.is_autocast_enabled, autocast_types()),
+    )
     libraries = sorted(f"{path}:{os.path.getsize(path)}" for path in torch.ops.loaded_libraries if os.path.exists(path))
     return [
         _own_source(),

@@ -36,8 +36,8 @@ def sweep(
 ) -> SweepReport:
     """Audits a function in every combination of the values that its arguments are given.
 
-    Combinations that change one value of the first ones come first, then those that change two: when time is up, each value was tried at least in the
-    company of the defaults.
+    Combinations that change one value of the first ones come first, then those that change two: when time is up, each value was tried at least
+    with the first values of the others.
 
     Args:
         fn: the function, as for [`audit`][pairgrad.coherence.audit.audit].

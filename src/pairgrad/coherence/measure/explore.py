@@ -253,7 +253,7 @@ def _observe_whole(subject: Subject, point: Point, state: str, effort: Effort, g
 
 
 def _from_segment_to_segment(line: Line) -> Iterator[Reading]:
-    """Readings at the state from more and more segments: shorter ones where kinks decide what is seen, longer ones where noise does, until that is no use."""
+    """Readings at the state from more and more segments: shorter ones where kinks decide what is seen, longer ones where noise does, until neither helps."""
     pairs: list[tuple[Panel, Difference]] = []
     best, half = math.inf, _FIRST[line.dtype]
     for _ in range(_SEGMENTS):
