@@ -89,3 +89,38 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_the_umask_is_found_out_without_setting_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting it is for all threads: a file that another one makes in that moment would be writable for all users."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
+    assert write_atomically(tmp_path / "x", "x").read_text() == "x"
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        write_atomically(tmp_path / "a", "x")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to make the link of another user")
+@pytest.mark.parametrize(
+    ("mode", "owner", "refused"), [(0o1777, 12345, True), (0o1777, 0, False), (0o0777, 12345, False), (0o1755, 12345, False)]
+)
+def test_a_link_that_another_user_left_in_a_shared_directory_is_not_followed(mode: int, owner: int, refused: bool, tmp_path: Path) -> None:
+    shared, private = tmp_path / "shared", tmp_path / "private"
+    shared.mkdir()
+    shared.chmod(mode)
+    private.write_text("precious")
+    (shared / "report.json").symlink_to(private)
+    os.lchown(shared / "report.json", owner, owner)
+    (tmp_path / "through").symlink_to(shared / "report.json")
+    for path in (shared / "report.json", tmp_path / "through"):
+        if refused:
+            with pytest.raises(PermissionError, match=r"is a symbolic link of another user.*shared/report\.json"):
+                write_atomically(path, "new")
+            assert private.read_text() == "precious"
+        else:
+            write_atomically(path, "new")
+            assert private.read_text() == "new"

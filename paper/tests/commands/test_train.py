@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +89,8 @@ def test_a_dry_run_writes_nothing(tmp_path):
         (("train", "digits-lt", "--device", "abacus"), "device 'abacus' cannot be used here"),
         (("train", "digits-lt", "--device", "meta"), "device 'meta' cannot be used here"),
         (("train", "digits-lt", "--seed", "-1"), "--seed must be from 0"),
+        (("train", "digits-lt", "--seed", "1", "--seed", "2", "--from", "x"), "--from is a checkpoint of one run: give one --realization"),
+        (("train", "digits-lt", "--from", "/no/such/place"), "/no/such/place is not a checkpoint: there is no such directory"),
         (("train", "patt-cifar10-lt-if100", "--data-root", "/no/such/place"), "/no/such/place"),
         (("train", "digits-lt", "--set", "batch_size=4000"), "a batch of 4000 is larger than the 286 training images"),
     ],
@@ -137,6 +141,47 @@ def test_a_file_in_the_place_of_the_directory(tmp_path):
     result = trained(tmp_path / "runs")
     assert result.exit_code == 2
     assert "is not a directory" in result.output or "is a file" in result.output
+
+
+def test_damage_is_shown_and_repaired_from_a_copy(tmp_path):
+    """Nothing advises to remove anything."""
+    output = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))  # a name that is not UTF-8 changes nothing
+    run = output / NAME
+    trained(output, "--stop-at", "5")
+    checked = invoke("check", str(run))
+    assert checked.exit_code == 0
+    assert checked.output.count(": intact") == 4
+    assert "resumes after update 5" in checked.output
+    shutil.copytree(run / "checkpoints" / "step-00000005", tmp_path / "copy")
+    for path in (run / "checkpoints").iterdir():
+        with (path / "state.safetensors").open("r+b") as file:
+            file.seek(1000)
+            file.write(b"damage")
+    checked = invoke("check", str(run))
+    assert checked.exit_code == 1
+    assert checked.output.count("DAMAGED: state.safetensors is damaged (") == 2
+    refused = trained(output)
+    assert refused.exit_code == 2
+    said = " ".join((checked.output + refused.output + refused.stderr).split())
+    assert "nothing was removed: resume from a copy of one with --from COPY" in said
+    assert "SHA-256 is" in said
+    assert not re.search(r"(?<!was )\b(remove|delete)", said)
+    resumed = trained(output, "--from", str(tmp_path / "copy"))
+    assert resumed.exit_code == 0
+    assert "resuming after update 5 of 16" in resumed.output
+    assert invoke("check", str(run)).exit_code == 0
+    trained(tmp_path / "whole")
+    assert_equal_weights(weights(output), weights(tmp_path / "whole"))
+
+
+def test_a_run_whose_lock_file_was_removed_stops(tmp_path, monkeypatch):
+    monkeypatch.setattr(Observer, "updated", lambda *_: (tmp_path / NAME / ".lock").unlink(missing_ok=True))
+    result = trained(tmp_path, "-q")
+    assert result.exit_code == 4
+    assert "was removed or replaced while this process worked" in " ".join(result.output.split())
+    assert [path.name for path in (tmp_path / NAME / "checkpoints").iterdir()] == ["step-00000000"]
+    monkeypatch.undo()
+    assert trained(tmp_path).exit_code == 0
 
 
 def test_a_loss_that_is_not_finite(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -10,9 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 
-from pairgrad_paper.runs import CheckpointError, checkpoints, latest_checkpoint, load_checkpoint, save_checkpoint
+from pairgrad_paper.runs import (
+    CheckpointError,
+    RunError,
+    check_checkpoint,
+    checkpoints,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 from .equal import same
 
@@ -30,6 +40,12 @@ def small_state(step: int = 0) -> dict[Any, Any]:
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
+
+
+def flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
 
 
 def unexpected(error: CheckpointError) -> None:
@@ -100,7 +116,7 @@ def test_the_files_are_where_the_format_says_and_readable_by_whom_the_umask_lets
     assert path == tmp_path / "new" / "checkpoints" / "step-00000120"
     assert names(path) == [*FILES]
     assert [file.stat().st_mode & 0o777 for file in (path, *path.iterdir())] == [0o750, 0o640, 0o640]
-    assert json.loads((path / "state.json").read_text())["format"] == 1
+    assert json.loads((path / "state.json").read_text())["format"] == 2
     assert names(path.parent) == ["step-00000120"]
 
 
@@ -139,7 +155,7 @@ def test_every_truncation_is_refused(name: str, tmp_path: Path) -> None:
     content = (path / name).read_bytes()
     for length in {0, 1, 7, 8, 9, *range(0, len(content) - 1, 29), len(content) - 2}:
         (path / name).write_bytes(content[:length])
-        with pytest.raises(CheckpointError, match=rf"{name} is damaged.*Use another checkpoint of the run"):
+        with pytest.raises(CheckpointError, match=rf"{name} is damaged.*Nothing was removed: `pairgrad check RUN` examines"):
             load_checkpoint(path)
     (path / name).write_bytes(content + b" ")
     if name == "state.safetensors":
@@ -281,9 +297,62 @@ def test_files_of_two_checkpoints_do_not_mix(tmp_path: Path) -> None:
 
 def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 5, small_state()) / "state.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(CheckpointError, match=r"has format 2, this version reads 1"):
+    path.write_text(path.read_text().replace('"format": 2', '"format": 3'))
+    with pytest.raises(CheckpointError, match=r"has format 3, this version reads 2"):
         load_checkpoint(path.parent)
+
+
+def test_a_checkpoint_of_the_first_format_is_read_and_checked(tmp_path: Path) -> None:
+    """It has no checksums of blocks, so damage is found and not located."""
+    path = save_checkpoint(tmp_path, 5, small_state())
+    document = json.loads((path / "state.json").read_text())
+    del document["content"]["blocks"]
+    plain = json.dumps(document["content"], sort_keys=True, separators=(",", ":"))
+    document |= {"format": 1, "content_sha256": hashlib.sha256(plain.encode()).hexdigest()}
+    (path / "state.json").write_text(json.dumps(document))
+    assert same(load_checkpoint(path).state, small_state())
+    flip(path / "state.safetensors", 200)
+    with pytest.raises(CheckpointError, match=r"they differ\)"):
+        load_checkpoint(path)
+
+
+def test_damage_is_located(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, 5, {"x": torch.zeros(50_000)})
+    flip(path / "state.safetensors", 70_000)
+    for look in (load_checkpoint, check_checkpoint):
+        with pytest.raises(
+            CheckpointError,
+            match=r"state\.safetensors is damaged \(200\d+ bytes, .* SHA-256 is \w{12}\.\.\., \w{12}\.\.\. was written; they differ, "
+            r"first between bytes 65536 and 131072\)\. Nothing was removed",
+        ):
+            look(path)
+
+
+def test_a_directory_whose_name_is_not_utf8_is_a_place_like_any_other(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    path = save_checkpoint(folder, 5, small_state())
+    assert same(load_checkpoint(path).state, small_state())
+    assert check_checkpoint(path) > 0
+
+
+def test_what_another_version_of_safetensors_cannot_read_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a resumed run would go back to an older checkpoint, or find none, while every byte is as it was written."""
+    save_checkpoint(tmp_path, 1, small_state())
+
+    def refused(content: bytes) -> dict[str, torch.Tensor]:
+        raise safetensors.SafetensorError("unknown dtype")
+
+    monkeypatch.setattr(safetensors.torch, "load", refused)
+    with pytest.raises(
+        RunError, match=r"is as it was written \(SHA-256 \w{12}\.\.\.\), and safetensors .* cannot read it \(unknown dtype\)"
+    ):
+        latest_checkpoint(tmp_path, unexpected)
+
+
+def test_the_umask_is_found_out_without_setting_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting it is for all threads: a file that another one makes in that moment would be writable for all users."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
+    save_checkpoint(tmp_path, 1, small_state())
 
 
 def test_what_may_not_be_read_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

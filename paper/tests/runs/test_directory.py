@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,9 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again_by_itself(
         run.log.write("step", 1)
         (run.save(1, {}) / "state.json").write_text("")
         reported: list[CheckpointError] = []
-        with pytest.raises(CheckpointError, match=r"none of the 1 checkpoints in .* is intact: restore one from a copy, or remove"):
+        with pytest.raises(
+            CheckpointError, match=r"none of the 1 checkpoints in .* is intact, and nothing was removed: `pairgrad check .*--from COPY"
+        ):
             run.resume(reported.append)
         assert len(reported) == 1
         assert len(run.events()) == 2
@@ -190,3 +193,36 @@ def test_facts_must_be_strict_json(tmp_path: Path) -> None:
         with pytest.raises((TypeError, ValueError), match="facts and environment must be strict JSON"):
             RunDirectory.create(tmp_path / "run", wrong)
     assert not (tmp_path / "run").exists()
+
+
+def test_resuming_from_a_chosen_checkpoint_keeps_the_later_ones_under_other_names(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, FACTS) as run:
+        for step in (1, 2, 3):
+            run.save(step, {"x": step}, keep=9)
+        for expected in (
+            ["step-00000002.aside", "step-00000003.aside"],
+            ["step-00000002.aside", "step-00000002.aside1", "step-00000003.aside"],
+        ):
+            found = run.resume(unexpected, source=run.checkpoints_path / "step-00000001")
+            assert found is not None
+            assert (found.step, found.state) == (1, {"x": 1})
+            assert [path.name for path in run.checkpoints()] == ["step-00000001"]
+            assert sorted(path.name for path in run.checkpoints_path.iterdir() if path.suffix) == expected
+            assert [event["step"] for event in run.events()] == [1]
+            run.save(2, {"x": 20}, keep=9)
+
+
+def test_a_copy_is_resumed_from_and_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path / "one", FACTS) as run:
+        shutil.copytree(run.save(1, {"x": 1}), tmp_path / "copy")
+    with RunDirectory.create(tmp_path / "other", {**FACTS, "seed": 17}) as other:
+        foreign = other.save(1, {"x": 2})
+    with RunDirectory.create(tmp_path / "one", FACTS) as run:
+        (run.checkpoints()[0] / "state.json").write_text("")
+        found = run.resume(unexpected, source=tmp_path / "copy")
+        assert found is not None
+        assert found.state == {"x": 1}
+        with pytest.raises(RunMismatch, match=r"is of another run than .*one\. What differs:\n  seed: 1 there, 17 given"):
+            run.resume(unexpected, source=foreign)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            run.resume(unexpected, source=run.checkpoints()[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pairgrad_paper.runs import RunDirectory, RunError, RunLock, RunLocked
+from pairgrad_paper.runs import RunDirectory, RunError, RunLock, RunLocked, RunLockLost
 
 HOLDER = """
 import os, sys, time
@@ -98,3 +98,38 @@ def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == "precious"
     with pytest.raises(RunError, match=r"\.lock cannot be opened \(No such file or directory\)"), RunLock(tmp_path / "nowhere"):
         pass
+
+
+def test_nothing_is_written_once_the_lock_file_is_gone(tmp_path: Path) -> None:
+    """A second process gets in, and the records of the two would mix."""
+    with RunDirectory.create(tmp_path, {}) as first:
+        first.log.write("step", 1)
+        first.save(1, {})
+        (tmp_path / ".lock").unlink()
+        message = r"\.lock was removed or replaced while this process worked in .* nothing more is written here\. When no other process"
+        with pytest.raises(RunLockLost, match=message):
+            first.log.write("step", 2)
+        with RunDirectory.create(tmp_path, {}) as second:
+            second.log.write("step", 2)
+            for write in (lambda: first.save(2, {}), lambda: first.log.write("step", 3), lambda: first.resume(pytest.fail)):
+                with pytest.raises(RunLockLost, match=message):
+                    write()
+            second.save(2, {})
+        assert [event["step"] for event in second.events() if event["kind"] == "step"] == [1, 2]
+        assert [path.name for path in second.checkpoints()] == ["step-00000001", "step-00000002"]
+
+
+def test_a_lock_file_removed_while_it_is_being_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flock, removed = fcntl.flock, []
+
+    def late(handle: int, operation: int) -> None:
+        if not removed:
+            removed.append(True)
+            (tmp_path / ".lock").unlink()
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with RunLock(tmp_path) as held:
+        held.check()
+        with pytest.raises(RunLocked), RunLock(tmp_path):
+            pass

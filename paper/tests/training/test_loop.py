@@ -158,7 +158,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(damage, str
     _, subject = ran(path, observer=watcher)
     assert_same(path, subject, straight)
     assert "step-00000011" in watcher.messages[0]
-    assert "the checkpoint before it is used" in watcher.messages[0]
+    assert "Looking at the checkpoint before it" in watcher.messages[0]
     assert watcher.messages[1] == "resuming after update 8 of 16"
 
 

@@ -9,7 +9,7 @@ from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchAr
 from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, integer_at_least, one_of
-from pairgrad.ground.files import sync_directory, umask, write_atomically
+from pairgrad.ground.files import sync_directory, temporary_name, write_atomically
 from pairgrad.ground.timing import machine, machine_line, median_seconds, processor, threads
 
 __all__ = [
@@ -27,8 +27,8 @@ __all__ = [
     "processor",
     "rounded_up",
     "sync_directory",
+    "temporary_name",
     "threads",
-    "umask",
     "working_precision",
     "write_atomically",
 ]

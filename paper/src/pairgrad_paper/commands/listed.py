@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pairgrad.cli import Columns, Command, Group
 from pairgrad_paper.commands.evidence_commands import demo, figures, report, tables, times
-from pairgrad_paper.commands.run_commands import collect, evaluate, fork, frozen, states, train
+from pairgrad_paper.commands.run_commands import check, collect, evaluate, fork, frozen, states, train
 
 FORK = {3: "A loss that is not finite.", 4: "A checkpoint or the record could not be written."}
 TRAIN = {**FORK, 5: "Another process died, hangs or has different settings."}
@@ -42,6 +42,13 @@ COMMANDS = (
             ("torchrun --nproc-per-node 8 -m pairgrad train proco-inat18", "On eight GPUs."),
         ],
         codes=TRAIN,
+    ),
+    Command(
+        check,
+        Group.TRAIN,
+        short="Whether a run's files are as they were written.",
+        examples=[("pairgrad check runs/digits-lt-*", "Every checkpoint and record, byte for byte.")],
+        codes={1: "A file of a run is damaged."},
     ),
     Command(
         evaluate,

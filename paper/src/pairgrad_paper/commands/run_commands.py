@@ -1,4 +1,4 @@
-"""Commands about runs and their options: train, evaluate, fork, collect, frozen, states."""
+"""Commands about runs and their options: train, check, evaluate, fork, collect, frozen, states."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ class TrainOptions:
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for the runs, each in a subdirectory.", metavar="DIR", rich_help_panel=_WHAT)
     ] = Path("runs")
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Resume from this checkpoint of the run, or a copy of it, and keep later ones under other names.",
+            show_default="the newest intact one",
+            metavar="CHECKPOINT",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None
     data_root: Annotated[
         Path | None, typer.Option(help="Where the data are.", show_default="$PAIRGRAD_DATA", metavar="DIR", rich_help_panel=_WHAT)
     ] = None
@@ -165,6 +175,27 @@ def evaluate(options: EvaluateOptions) -> None:
         from pairgrad_paper.training import Process
 
         command.run(options, Process().device(options.device), Console(highlight=False))
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Which runs to check."""
+
+    runs: Annotated[list[Path], typer.Argument(help="Run directories written by pairgrad train or fork.", metavar="RUN")]
+
+
+def check(options: CheckOptions) -> None:
+    """Compare every byte of the checkpoints and the record of a run with what was written, and say from where it would resume.
+
+    Nothing is changed. Exit code 1 if anything is damaged; each damage is shown with sizes, hashes and offsets, and with what to do.
+    """
+    with explained("check"):
+        from pairgrad_paper.commands.check import run
+
+        console = Streams("pairgrad check").out
+        damaged = [path for path in options.runs if not run(path, console)]
+    if damaged:
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pairgrad_paper.data import Benchmark, DataError
 from pairgrad_paper.evaluation import accuracy_on_test
 from pairgrad_paper.recipes import RECIPES, Recipe
 from pairgrad_paper.recipes.settings import SettingError, changed, keys, recipe_named
-from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, RunLogWriteError, SpaceError, required_space
+from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, RunLockLost, RunLogWriteError, SpaceError, required_space
 from pairgrad_paper.runs.space import free_space, in_words
 from pairgrad_paper.training import Batches, Elsewhere, NonFinite, Outcome, Process, Sharing, train
 from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory, would_go_on
@@ -40,6 +40,7 @@ class Request:
     seeds: tuple[int, ...]
     settings: tuple[str, ...]
     output: Path
+    source: Path | None
     data_root: Path | None
     device: str | None
     threads: int | None
@@ -55,6 +56,8 @@ class Request:
     def of(options: TrainOptions) -> Request:
         if options.recipe is None:
             raise SettingError("RECIPE must be given")
+        if options.source is not None and (len(options.realization or ()) > 1 or len(options.seed or ()) > 1):
+            raise SettingError("--from is a checkpoint of one run: give one --realization and one --seed with it")
         settings = tuple(options.set_ or ())
         tenth = max(1, changed(recipe_named(options.recipe), settings).epochs // 10)
         return Request(
@@ -63,6 +66,7 @@ class Request:
             seeds=seeds_of(options.seed),
             settings=settings,
             output=options.output,
+            source=options.source,
             data_root=options.data_root,
             device=options.device,
             threads=options.threads,
@@ -142,7 +146,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         writer = _writer(path, stack) if request.tensorboard and process.first else None
         watcher = stack.enter_context(_observer(request, console, process))
         try:
-            outcome = train(directory, trainer, request.options, watcher, evaluate=_curve, writer=writer)
+            outcome = train(directory, trainer, request.options, watcher, evaluate=_curve, writer=writer, source=request.source)
         except NonFinite as error:
             watcher.finish()
             kept = f"The batch and the state are in {error.kept}; the" if error.kept else "The"
@@ -157,7 +161,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         except RankError:
             watcher.finish()
             raise
-        except (CheckpointWriteError, RunLogWriteError, SpaceError) as error:
+        except (CheckpointWriteError, RunLockLost, RunLogWriteError, SpaceError) as error:
             watcher.finish()
             process.say(f"stopped: {error}")
             tell(console, Text(f"stopped: {error}", style="red"))

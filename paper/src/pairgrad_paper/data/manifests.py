@@ -79,7 +79,7 @@ def read_folder(root: DataRoot, folder: Path, *, name: str, labelled: bool = Fal
     if not found:
         kinds = ", ".join(sorted(SUFFIXES))
         raise DataError(
-            f"{folder}: expected a folder with pictures ({kinds}), found {others} other files: remove it, or put the pictures there"
+            f"{folder}: expected a folder with pictures ({kinds}), found {others} other files: put the pictures there, or move it elsewhere"
         )
     paths = tuple(sorted(found))
     root.listing(folder, paths)
@@ -96,7 +96,7 @@ def read_folder(root: DataRoot, folder: Path, *, name: str, labelled: bool = Fal
 
 
 def _unreadable(error: OSError) -> None:
-    raise DataError(f"{error.filename} cannot be read ({error.strerror or error}): make it readable, or remove it") from error
+    raise DataError(f"{error.filename} cannot be read ({error.strerror or error}): make it readable, or move it elsewhere") from error
 
 
 def _scood_line(line: str) -> tuple[str, int]:

@@ -3,13 +3,14 @@
 `directory` is the whole of it; `log` (events), `checkpoint` (with `manifest`, `listing` and `tree`), `lock`, `facts`, `space` and `errors` are its parts.
 """
 
-from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, save_checkpoint
+from pairgrad_paper.runs.checkpoint import Checkpoint, check_checkpoint, latest_checkpoint, load_checkpoint, save_checkpoint
 from pairgrad_paper.runs.directory import RunDirectory
 from pairgrad_paper.runs.errors import (
     CheckpointError,
     CheckpointWriteError,
     RunError,
     RunLocked,
+    RunLockLost,
     RunLogError,
     RunLogWriteError,
     RunMismatch,
@@ -29,12 +30,14 @@ __all__ = [
     "RunDirectory",
     "RunError",
     "RunLock",
+    "RunLockLost",
     "RunLocked",
     "RunLog",
     "RunLogError",
     "RunLogWriteError",
     "RunMismatch",
     "SpaceError",
+    "check_checkpoint",
     "check_space",
     "checkpoints",
     "environment",

@@ -7,9 +7,10 @@ SHA-256 of both. Nothing is unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import tempfile
+import stat
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from pairgrad.ground import integer_at_least, sync_directory, umask, write_atomically
+from pairgrad.ground import integer_at_least, sync_directory, temporary_name, write_atomically
 from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError
 from pairgrad_paper.runs.listing import NAME, checkpoints, directory_name, leftovers, replaced_name, step_of
 from pairgrad_paper.runs.manifest import JSON, SAFETENSORS, Manifest, digest, read_manifest, read_tensors, verified
@@ -78,7 +79,7 @@ def load_checkpoint(path: str | os.PathLike[str], device: str | torch.device = "
 
     Raises:
         CheckpointError: it is not there, not whole or not a checkpoint; the message says which file, what is wrong and what to do.
-        RunError: its files may not be read by this user.
+        RunError: its files are as they were written, and may not or cannot be read here.
     """
     folder = Path(path)
     manifest = read_manifest(folder)
@@ -87,12 +88,21 @@ def load_checkpoint(path: str | os.PathLike[str], device: str | torch.device = "
         raise CheckpointError(
             f"{folder / JSON} is of step {manifest.step}, its directory's name says {named}: give the directory its name back"
         )
-    verified(folder, manifest)
-    tensors = read_tensors(folder, device)
+    tensors = read_tensors(folder, manifest, device)
     try:
         return Checkpoint(manifest.step, unflatten(tensors, manifest.skeleton), unflatten({}, manifest.extra))
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{folder / JSON} does not describe {SAFETENSORS} beside it ({error}): use another checkpoint") from error
+        raise RunError(
+            f"{folder} is as it was written, and {JSON} does not describe {SAFETENSORS} beside it ({error}): "
+            "use the version of pairgrad that wrote it (run.json names it)"
+        ) from error
+
+
+def check_checkpoint(path: str | os.PathLike[str]) -> int:
+    """The bytes of a checkpoint's tensors, once every one of them was compared with what was written; else as `load_checkpoint`. Nothing is kept in memory."""
+    manifest = read_manifest(Path(path))
+    verified(Path(path), manifest)
+    return manifest.bytes
 
 
 def latest_checkpoint(
@@ -114,14 +124,16 @@ def remove_leftovers(directory: str | os.PathLike[str]) -> None:
 
 def _written(folder: Path, step: int, tensors: dict[str, torch.Tensor], skeleton: Any, extra: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder, prefix=f".{directory_name(step)}-", suffix=".partial"))
+    temporary = temporary_name(folder / directory_name(step), ".partial")
+    os.mkdir(temporary)
     try:
         numbers = temporary / SAFETENSORS
-        save_file(tensors, numbers)
-        os.chmod(numbers, 0o666 & ~umask())
+        save_file(tensors, numbers)  # readable for this user alone
+        os.chmod(numbers, stat.S_IMODE(temporary.stat().st_mode) & 0o666)  # what the umask leaves
         _sync(numbers)
-        manifest = Manifest(step, numbers.stat().st_size, digest(numbers), skeleton, extra)
-        os.chmod(temporary, 0o777 & ~umask())
+        with numbers.open("rb") as file:
+            sha256, blocks = digest(file)
+        manifest = Manifest(step, numbers.stat().st_size, sha256, skeleton, extra, blocks)
         write_atomically(temporary / JSON, manifest.text())  # brings the directory to the disk too
         return _put(temporary, folder / directory_name(step))
     except BaseException:
@@ -200,12 +212,10 @@ def _looks_whole(path: Path) -> bool:
 def _write_failure(folder: Path, step: int, state: Any, error: Exception) -> str:
     good = None
     for path in reversed(checkpoints(folder)):
-        try:
-            verified(path, read_manifest(path))
-        except RunError:
-            continue
-        good = path
-        break
+        with contextlib.suppress(RunError):
+            check_checkpoint(path)
+            good = path
+            break
     if good is None:
         kept, again = "There is no earlier checkpoint", "starts again"
     else:

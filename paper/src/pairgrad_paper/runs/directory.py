@@ -12,11 +12,11 @@ RUN/
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import tempfile
 from collections.abc import Callable, Collection
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,9 +24,9 @@ from typing import Any, Self
 import torch
 
 from pairgrad.ground import integer_at_least, sync_directory, write_atomically
-from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, remove_leftovers, save_checkpoint
-from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunMismatch
-from pairgrad_paper.runs.listing import checkpoints
+from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, remove_leftovers, save_checkpoint
+from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunLockLost, RunMismatch
+from pairgrad_paper.runs.listing import checkpoints, step_of
 from pairgrad_paper.runs.lock import LOCK, RunLock
 from pairgrad_paper.runs.log import RunLog, read_log, rewind
 from pairgrad_paper.runs.space import check_space, required_space
@@ -54,6 +54,7 @@ class RunDirectory:
     def __init__(self, path: Path, facts: dict[str, Any], environment: dict[str, Any], *, resumed: bool, lock: RunLock | None) -> None:
         self.path, self.facts, self.environment, self.resumed = path, facts, environment, resumed
         self._lock = lock
+        self._log: RunLog | None = None
         self.rewound = 0
         self.changed: tuple[str, ...] = ()
         self.warning = lock.warning if lock else None
@@ -139,11 +140,13 @@ class RunDirectory:
     def checkpoints_path(self) -> Path:
         return self.path / CHECKPOINTS
 
-    @cached_property
+    @property
     def log(self) -> RunLog:
-        """The log, open for writing."""
+        """The log, open for writing; a RunLockLost if another process may write to it too."""
         self._check_held()
-        return RunLog(self.log_path)
+        if self._log is None:
+            self._log = RunLog(self.log_path)
+        return self._log
 
     def events(self, on_torn: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
         """What the log has; see `read_log`. Empty if nothing was written yet."""
@@ -157,31 +160,57 @@ class RunDirectory:
         """The newest whole checkpoint; see `latest_checkpoint`."""
         return latest_checkpoint(self.checkpoints_path, on_damage, device)
 
-    def resume(self, on_damage: Callable[[CheckpointError], None], device: str | torch.device = "cpu") -> Checkpoint | None:
+    def resume(
+        self,
+        on_damage: Callable[[CheckpointError], None],
+        device: str | torch.device = "cpu",
+        source: str | os.PathLike[str] | None = None,
+    ) -> Checkpoint | None:
         """`latest`, and the log cut back to that step; None and an empty log if no checkpoint was written yet.
 
+        Args:
+            on_damage: as in `latest`.
+            device: as in `latest`.
+            source: the checkpoint to resume from instead, of this run or a copy. Later ones are renamed to `step-... .aside` and stay.
+
         Raises:
-            CheckpointError: there are checkpoints and none is whole. Starting again is for the user to decide.
+            CheckpointError: there are checkpoints and none is whole, or `source` is not. Starting again is for the user to decide.
+            RunMismatch: `source` lies in the directory of another run.
         """
         self._check_held()
-        found = self.latest(on_damage, device)
+        found = self.latest(on_damage, device) if source is None else self.chosen(source, device)
         if found is None and self.checkpoints():
             raise CheckpointError(
-                f"none of the {len(self.checkpoints())} checkpoints in {self.checkpoints_path} is intact: restore one from a copy, "
-                "or remove that directory and run the same command again to start from the beginning"
+                f"none of the {len(self.checkpoints())} checkpoints in {self.checkpoints_path} is intact, and nothing was removed: "
+                f"`pairgrad check {self.path}` says what is wrong with each. Resume from a copy of one with --from COPY, "
+                "or start from the beginning in another directory with --output"
             )
+        if found is not None and source is not None:
+            self._set_aside(found.step)
         self._close_log()
         self.rewound = rewind(self.log_path, -1 if found is None else found.step)
         return found
 
+    def chosen(self, source: str | os.PathLike[str], device: str | torch.device = "cpu") -> Checkpoint:
+        """The checkpoint at `source`; a RunMismatch if it lies in the directory of another run."""
+        run = Path(source).absolute().parent.parent
+        if (run / RUN).exists() and (differences := self.differences(_without([BEFORE], _read(run)["facts"]))):
+            listed = "".join(f"\n  {line}" for line in differences)
+            raise RunMismatch(
+                f"{source} is of another run than {self.path}. What differs:{listed}\nChoose a checkpoint of this run", differences
+            )
+        return load_checkpoint(source, device)
+
+    def _set_aside(self, step: int) -> None:
+        """Take the checkpoints after `step` from the list without removing them."""
+        for path in self.checkpoints():
+            if (step_of(path) or 0) > step:
+                numbers = (f".aside{number or ''}" for number in itertools.count())
+                os.rename(path, next(name for name in (path.with_name(path.name + each) for each in numbers) if not name.exists()))
+
     def save(self, step: int, state: Any, *, keep: int = 2, extra: dict[str, Any] | None = None) -> Path:
         """Bring the log to the disk, then a checkpoint, then the event "checkpoint"; see `save_checkpoint`."""
         self._check_held()
-        if not self.run_path.exists():
-            raise CheckpointWriteError(
-                f"{self.run_path} is gone: {self.path} was moved or removed while a run worked in it. What was saved before is where it was moved to; "
-                "move it back and run the same command again"
-            )
         self.log.sync()
         path = save_checkpoint(self.checkpoints_path, step, state, keep=keep, extra=extra)
         self.log.write("checkpoint", step, name=path.name)
@@ -211,15 +240,24 @@ class RunDirectory:
         self.close()
 
     def _close_log(self) -> None:
-        if "log" in self.__dict__:
-            self.log.close()
-            del self.__dict__["log"]
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
     def _check_held(self) -> None:
         if self._lock is None:
             raise RunError(
                 f"{self.path} is open for reading only: use RunDirectory.create, or open with lock=True, and write before it is closed"
             )
+        try:
+            self._lock.check()
+        except RunLockLost:
+            if self.run_path.exists():
+                raise
+            raise CheckpointWriteError(
+                f"{self.run_path} is gone: {self.path} was moved or removed while a run worked in it. What was saved before is where it was moved to; "
+                "move it back and run the same command again"
+            ) from None
 
 
 def _check_writable(folder: Path) -> None:

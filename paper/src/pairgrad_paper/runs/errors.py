@@ -19,6 +19,10 @@ class RunLocked(RunError):
     """Another process works in the directory."""
 
 
+class RunLockLost(RunError):
+    """The lock file was removed or replaced while this process held it: another one may have entered."""
+
+
 class SpaceError(RunError):
     """The disk has too little free space."""
 

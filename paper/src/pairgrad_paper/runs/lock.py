@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pairgrad_paper.runs.errors import RunError, RunLocked
+from pairgrad_paper.runs.errors import RunError, RunLocked, RunLockLost
 
 LOCK = ".lock"
 _HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
@@ -29,6 +29,7 @@ class RunLock:
 
     The operating system keeps the lock and lets go of it when the process ends, however it ends: the file alone means nothing, and stays.
     Children made by fork do not hold it. Where the file system has no locks, the block runs without one and `warning` says so.
+    A lock is on a file, not on its name: where the file is removed, a second process makes and locks another one. So `check` compares the two.
 
     Raises:
         RunLocked: another process holds it.
@@ -41,6 +42,27 @@ class RunLock:
         self._handle: int | None = None
 
     def __enter__(self) -> Self:
+        handle = self._locked()
+        while not _is_at(handle, self.path):  # removed between opening and locking
+            os.close(handle)
+            handle = self._locked()
+        with contextlib.suppress(OSError):  # a full disk: others are told less
+            os.ftruncate(handle, 0)
+            os.write(handle, _self_description().encode())
+        self._handle = handle
+        _locks.add(self)
+        return self
+
+    def check(self) -> None:
+        """A RunLockLost if the file that is locked no longer has its name."""
+        if self._handle is None or not _is_at(self._handle, self.path):
+            raise RunLockLost(
+                f"{self.path} was removed or replaced while this process worked in {self.path.parent}: another process may have entered, so "
+                "nothing more is written here. When no other process works there, run the same command again: it resumes from the newest checkpoint"
+            )
+
+    def _locked(self) -> int:
+        """The file, open and locked."""
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except OSError as error:
@@ -58,12 +80,7 @@ class RunLock:
                 os.close(handle)
                 raise
             self.warning = f"the file system of {self.path.parent} has no locks ({error.strerror}): make sure that no other process works in this directory"
-        with contextlib.suppress(OSError):  # a full disk: others are told less
-            os.ftruncate(handle, 0)
-            os.write(handle, _self_description().encode())
-        self._handle = handle
-        _locks.add(self)
-        return self
+        return handle
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._handle is not None:
@@ -76,6 +93,14 @@ class RunLock:
             os.close(self._handle)  # lets go of the lock
             self._handle = None
             _locks.discard(self)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether the open file is the one that has the name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except OSError:
+        return False
 
 
 def _self_description() -> str:

@@ -153,7 +153,10 @@ def _event(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str, 
         if not isinstance(event, dict) or type(event.get("kind")) is not str or type(event.get("step")) is not int:
             raise ValueError('no object with a string "kind" and an integer "step"')
     except (ValueError, RecursionError) as error:
-        raise RunLogError(f"{path}, line {number} is damaged ({error}): restore the file from a copy, or delete that line") from error
+        raise RunLogError(
+            f"{path}, line {number} is damaged ({error}; {len(line)} bytes, beginning {line[:40]!r}): restore the file from a copy; or keep a "
+            "copy of it, take that line out, and do without its event"
+        ) from error
     return {key: value if key == "kind" else _restored(value) for key, value in event.items()}
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import stat
-from dataclasses import dataclass
+import zlib
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
+import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from pairgrad_paper.runs.errors import CheckpointError, RunError
 
-FORMAT = 1
+FORMAT = 2
+_READ = (1, FORMAT)  # 1 has no checksums of blocks
 JSON = "state.json"
 SAFETENSORS = "state.safetensors"
-_ADVICE = "it was changed, cut or removed after it was written. Use another checkpoint of the run; running the same command again does so by itself"
+BLOCK = 1 << 16  # bytes that share a checksum
+ADVICE = "Nothing was removed: `pairgrad check RUN` examines every checkpoint of the run, and `pairgrad train ... --from` resumes from one you choose"
 
 
 @dataclass(frozen=True)
@@ -30,16 +35,20 @@ class Manifest:
     sha256: str  # of state.safetensors
     skeleton: Any
     extra: Any  # a skeleton too
+    blocks: tuple[int, ...] | list[int] = ()  # CRC-32 of each block of state.safetensors: where it differs, if it does
 
     def text(self) -> str:
-        content = {"step": self.step, "bytes": self.bytes, "sha256": self.sha256, "extra": self.extra, "skeleton": self.skeleton}
+        content = asdict(self)
         return json.dumps({"format": FORMAT, "content_sha256": _content_digest(content), "content": content}, allow_nan=False) + "\n"
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def digest(file: BinaryIO) -> tuple[str, tuple[int, ...]]:
+    """SHA-256 of a file, in hexadecimal, and CRC-32 of each of its blocks."""
+    whole, blocks = hashlib.sha256(), list[int]()
+    while block := file.read(BLOCK):
+        whole.update(block)
+        blocks.append(zlib.crc32(block))
+    return whole.hexdigest(), tuple(blocks)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -55,7 +64,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         document = json.loads(path.read_bytes(), parse_constant=_no_constant)
         written, content = document["format"], document["content"]
-        if written != FORMAT:
+        if written not in _READ:
             raise CheckpointError(
                 f"{path} has format {written!r}, this version reads {FORMAT}: use the version of pairgrad that wrote it (run.json names it)"
             )
@@ -64,34 +73,60 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise _unreadable(path, error) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged ({type(error).__name__}: {error}): {_ADVICE}") from error
+        raise CheckpointError(f"{path} is damaged ({path.stat().st_size} bytes; {type(error).__name__}: {error}). {ADVICE}") from error
     if not same:
-        raise CheckpointError(f"{path} is damaged (its SHA-256 is not the one it gives): {_ADVICE}")
+        found = _content_digest(content)[:12]
+        raise CheckpointError(
+            f"{path} is damaged (SHA-256 of its content is {found}..., {str(document['content_sha256'])[:12]}... was written). {ADVICE}"
+        )
     numbers = folder / SAFETENSORS
     if (size := _size(numbers)) != manifest.bytes:
-        raise CheckpointError(f"{numbers} is damaged ({size} bytes, {manifest.bytes} were written): {_ADVICE}")
+        raise CheckpointError(f"{numbers} is damaged ({size} bytes, {manifest.bytes} were written). {ADVICE}")
     return manifest
 
 
 def verified(folder: Path, manifest: Manifest) -> None:
-    """A CheckpointError if a bit of the tensors' file differs from what was written."""
+    """A CheckpointError if a bit of the tensors' file differs from what was written; it says where."""
     path = folder / SAFETENSORS
     try:
-        found = digest(path)
+        with path.open("rb") as file:
+            _compare(path, file, manifest)
     except OSError as error:
         raise _unreadable(path, error) from error
-    if found != manifest.sha256:
-        raise CheckpointError(f"{path} is damaged (SHA-256 {found[:12]}..., {manifest.sha256[:12]}... was written): {_ADVICE}")
 
 
-def read_tensors(folder: Path, device: str | torch.device) -> dict[str, torch.Tensor]:
-    """The tensors, in memory of their own: the file may be removed or cut while they live."""
+def read_tensors(folder: Path, manifest: Manifest, device: str | torch.device) -> dict[str, torch.Tensor]:
+    """The tensors, from the very bytes that were compared with the manifest; the file may be removed or cut while they live.
+
+    Raises:
+        CheckpointError: a bit of the file differs from what was written.
+        RunError: the file is as it was written, and safetensors cannot read it.
+    """
     path = folder / SAFETENSORS
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name).to(device, copy=True) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is not a safetensors file ({error}): {_ADVICE}") from error
+        content = path.read_bytes()  # not through safetensors, which opens no path whose name is not UTF-8
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    _compare(path, io.BytesIO(content), manifest)
+    try:
+        return {name: tensor.to(device) for name, tensor in safetensors.torch.load(content).items()}
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} is as it was written (SHA-256 {manifest.sha256[:12]}...), and safetensors {safetensors.__version__} cannot read it "
+            f"({error}): use the versions that wrote it (run.json names them)"
+        ) from error
+
+
+def _compare(path: Path, file: BinaryIO, manifest: Manifest) -> None:
+    found, blocks = digest(file)
+    if found == manifest.sha256:
+        return
+    first = next((number for number, pair in enumerate(zip(blocks, manifest.blocks, strict=False)) if pair[0] != pair[1]), None)
+    where = "" if first is None else f", first between bytes {first * BLOCK} and {min((first + 1) * BLOCK, manifest.bytes)}"
+    raise CheckpointError(
+        f"{path} is damaged ({manifest.bytes} bytes, as many as were written; SHA-256 is {found[:12]}..., {manifest.sha256[:12]}... was "
+        f"written; they differ{where}). {ADVICE}"
+    )
 
 
 def _content_digest(content: Any) -> str:
@@ -104,7 +139,7 @@ def _size(path: Path) -> int:
     except OSError as error:
         raise _unreadable(path, error) from error
     if not stat.S_ISREG(facts.st_mode):
-        raise CheckpointError(f"{path} is a link, a directory or a device, and a plain file was written: {_ADVICE}")
+        raise CheckpointError(f"{path} is a link, a directory or a device, and a plain file was written. {ADVICE}")
     return facts.st_size
 
 
@@ -112,7 +147,7 @@ def _unreadable(path: Path, error: OSError) -> RunError:
     """A file that is missing or that the disk cannot give is damage. One that may not be read can be whole: not a CheckpointError."""
     if isinstance(error, PermissionError):
         return RunError(f"{path} cannot be read ({error.strerror}): make it readable for this user")
-    return CheckpointError(f"{path} cannot be read ({error.strerror}): {_ADVICE}")
+    return CheckpointError(f"{path} cannot be read ({error.strerror}). {ADVICE}")
 
 
 def _no_constant(name: str) -> NoReturn:

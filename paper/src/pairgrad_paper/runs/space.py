@@ -10,9 +10,11 @@ from typing import Any
 
 from pairgrad.ground import integer_at_least
 from pairgrad_paper.runs.errors import SpaceError
+from pairgrad_paper.runs.manifest import BLOCK
 from pairgrad_paper.runs.tree import survey
 
 _PER_TENSOR = 96  # of the header of the safetensors file, beside the name: dtype, shape and offsets as text
+_PER_BLOCK = 12  # of state.json: a checksum
 _FIXED = 16 * 1024  # the directory, the rest of state.json, and what rounding up to blocks adds
 
 
@@ -24,7 +26,7 @@ def required_space(state: Any) -> int:
     tensors, skeleton = survey(state)
     numbers = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     header = sum(len(name.encode()) + _PER_TENSOR for name in tensors)
-    return numbers + header + len(json.dumps(skeleton)) + _FIXED
+    return numbers + header + len(json.dumps(skeleton)) + _PER_BLOCK * (numbers // BLOCK + 1) + _FIXED
 
 
 def free_space(directory: str | os.PathLike[str]) -> int:

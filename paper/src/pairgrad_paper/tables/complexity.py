@@ -104,7 +104,7 @@ def _times(records: Records) -> Record:
         raise NotRun(TITLE, LABEL, [COMMAND], "Seconds on an idle CPU")
     if len(found) > 1:
         raise RecordError(
-            f"{records.directory} must have one record of times, got {', '.join(each.name for each in found)}: remove the others"
+            f"{records.directory} must have one record of times, got {', '.join(each.name for each in found)}: move the others to another directory"
         )
     return found[0]
 

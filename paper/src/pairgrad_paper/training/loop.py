@@ -66,6 +66,7 @@ def train(
     *,
     evaluate: Callable[[Trainer], Mapping[str, float]] | None = None,
     writer: Callable[[int], Any] | None = None,
+    source: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """Train to the end, from the newest whole checkpoint of the run if it has one.
 
@@ -76,14 +77,16 @@ def train(
         observer: is told what happens.
         evaluate: what to measure every `options.evaluate_every` epochs.
         writer: makes a TensorBoard SummaryWriter for what comes from an update on; what is there of later ones will come again.
+        source: the checkpoint to resume from instead of the newest; see `RunDirectory.resume`.
 
     Raises:
         NonFinite: a loss is not finite; the batch and the state are in the run's directory.
         CheckpointWriteError: a checkpoint could not be written; older ones are as they were.
+        RunLockLost: another process may have entered the directory; nothing was written since.
         RankError: another process is gone, or the processes do not agree.
         Elsewhere: another process stopped, and says why.
     """
-    loop = _Loop(run, trainer, options or Options(), observer or Observer(), evaluate, writer)
+    loop = _Loop(run, trainer, options or Options(), observer or Observer(), evaluate, writer, source)
     with StopRequest() as request:
         return loop.run(request)
 
@@ -97,9 +100,11 @@ class _Loop:
         observer: Observer,
         evaluate: Callable[[Trainer], Mapping[str, float]] | None,
         writer: Callable[[int], Any] | None,
+        source: str | os.PathLike[str] | None,
     ) -> None:
         self.directory, self.trainer, self.options, self.observer = run, trainer, options, observer
         self.evaluate, self.make_writer, self.writer = evaluate, writer, None
+        self.source = source
         self.first = trainer.process.first
         self.saved_step, self.saved_at = -1, time.monotonic()
 
@@ -137,7 +142,10 @@ class _Loop:
     def _resume(self) -> None:
         trainer, run = self.trainer, self.directory
         with trainer.process.together("reading the newest checkpoint"):
-            found = (run.resume if self.first else run.latest)(self._damaged)
+            if self.first:
+                found = run.resume(self._damaged, source=self.source)
+            else:
+                found = run.latest(self._damaged) if self.source is None else run.chosen(self.source)
         step = -1 if found is None else found.step
         trainer.process.require_equal("reading the newest checkpoint", "the update of the newest whole checkpoint", step)
         if found is None:
@@ -154,15 +162,15 @@ class _Loop:
         with trainer.process.together("looking for space"):
             if self.first:
                 run.check_space(sizes, self.options.keep)
-        if found is None:
-            self._save()  # what cannot be written is found out now, not after an epoch
+        if found is None or self.source is not None:
+            self._save()  # what cannot be written is found out now, not after an epoch; and a copy becomes a checkpoint of the run
         else:
             self.saved_step = trainer.step
         if self.first and self.make_writer is not None:
             self.writer = self.make_writer(trainer.step + 1)
 
     def _damaged(self, error: CheckpointError) -> None:
-        self._say(f"{error}; the checkpoint before it is used")
+        self._say(f"{error}. Looking at the checkpoint before it")
 
     def _say(self, message: str) -> None:
         if self.first:
