@@ -1,14 +1,14 @@
 """Arguments from the whole range of a dtype, and the exact functions there in ball arithmetic.
 
 `draw` makes states that reach the ends: subnormal and huge numbers, the sizes whose squares leave the range, zeros of both signs, infinities, and second
-arguments equal or adjacent to the first. `failures` evaluates one function of `"paired"` at such states and returns those where it is less accurate than
-documented.
+arguments equal or adjacent to the first. `compared` evaluates one function of `"paired"` at such states and says how accurate it is; `failures` are the
+results that are less accurate than documented.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -32,7 +32,9 @@ TWO_POINT = ("bregman", "difference", "secant", "increment")
 _BITS = 70  # relative accuracy of the truth
 
 
-class Failure(NamedTuple):
+class Compared(NamedTuple):
+    """A result beside the truth."""
+
     quantity: str
     dtype: torch.dtype
     dim: int
@@ -265,12 +267,14 @@ _ERRORS: dict[str, Callable[..., tuple[float, float]]] = {
 }
 
 
-def failures(quantity: str, dtype: torch.dtype, dim: int, *points: torch.Tensor, way: str = "few") -> list[Failure]:
-    """Where the function is less accurate than documented."""
-    found = []
+def compared(quantity: str, dtype: torch.dtype, dim: int, *points: torch.Tensor, way: str = "few") -> Iterator[Compared]:
+    """Each result of the function beside the truth."""
     for name, result in results(quantity, dim, *points, way=way).items():
         for got, *row in zip(result.tolist(), *(p.tolist() for p in points), strict=True):
             error, expected = _ERRORS[name](dtype, dim, got, *row)
-            if not error <= 1:
-                found.append(Failure(quantity, dtype, dim, tuple(row), got, expected, error))
-    return found
+            yield Compared(quantity, dtype, dim, tuple(row), got, expected, error)
+
+
+def failures(quantity: str, dtype: torch.dtype, dim: int, *points: torch.Tensor, way: str = "few") -> list[Compared]:
+    """Where the function is less accurate than documented."""
+    return [found for found in compared(quantity, dtype, dim, *points, way=way) if not found.error <= 1]

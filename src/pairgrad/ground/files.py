@@ -32,9 +32,9 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
         return given
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(target)
-    # The system takes from the mode what the umask forbids. To ask for the umask is to set it, for every thread of the process.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
     try:
+        # The system takes from the mode what the umask forbids. To ask for the umask is to set it, for every thread of the process.
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         try:
             view = memoryview(data)
             while view:
@@ -43,8 +43,10 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
         finally:
             os.close(handle)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            error.filename = str(given)  # not the temporary file, or none, as from a write to a full disk
         raise
     sync_directory(target.parent)
     return given
@@ -65,6 +67,7 @@ def sync_directory(path: str | os.PathLike[str]) -> None:
         os.fsync(handle)
     except OSError as error:
         if error.errno not in _NOT_FOR_DIRECTORIES:
+            error.filename = os.fspath(path)
             raise
     finally:
         os.close(handle)

@@ -123,7 +123,9 @@ def remove_leftovers(directory: str | os.PathLike[str]) -> None:
 
 
 def _written(folder: Path, step: int, tensors: dict[str, torch.Tensor], skeleton: Any, extra: Any) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_directory(folder.parent)
     temporary = temporary_name(folder / directory_name(step), ".partial")
     os.mkdir(temporary)
     try:

@@ -35,7 +35,7 @@ FORMAT = 1
 RUN, LOG, CHECKPOINTS = "run.json", "record.jsonl", "checkpoints"
 BEFORE = "before"  # among the facts: what some of them were in the earlier parts of the run
 _PROBE = ".writable."
-_TEMPORARIES = (f".{RUN}.", f".{LOG}.", _PROBE)  # what a killed write leaves
+_TEMPORARIES = (f".{RUN}.", f".{LOG}.", ".coherence.csv.", _PROBE)  # what a killed write leaves
 
 
 class RunDirectory:

@@ -68,13 +68,17 @@ class RunLog:
                 os.fsync(self._handle)
         except OSError as error:
             os.ftruncate(self._handle, size)
-            raise RunLogWriteError(
-                f"{self.path} cannot be written ({error.strerror}): free space on its disk and run the same command again"
-            ) from error
+            raise self._failure(error) from error
 
     def sync(self) -> None:
-        """Return when every line is on the disk."""
-        os.fsync(self._handle)
+        """Return when every line is on the disk; a RunLogWriteError if that cannot be."""
+        try:
+            os.fsync(self._handle)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> RunLogWriteError:
+        return RunLogWriteError(f"{self.path} cannot be written ({error.strerror}): free space on its disk and run the same command again")
 
     def close(self) -> None:
         if self._handle >= 0:
