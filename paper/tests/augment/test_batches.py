@@ -132,7 +132,7 @@ DIGESTS = {
     "patt-cifar-contrast": "96fa012e188c58b5",
     "patt-cifar-outliers": "1b05f265bbc1899e",
     "patt-cifar-calibration": "531b56b5a670aa61",
-    "proco-cifar-regular": "a7377f9f8ee1df9c",
+    "proco-cifar-regular": "920f6a84cbe004cc",
     "proco-cifar-contrast": "96fa012e188c58b5",
     "cifar-cpu-regular": "ed64d3ba69464bef",
     "cifar-test": "35693bc4419f420a",

@@ -38,9 +38,9 @@ _LEVELS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 def _rotation(degrees: float, height: int, width: int) -> Matrix:
     """Counter-clockwise, about the middle."""
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    cos, sin = (round(function(math.radians(degrees)), 15) for function in (math.cos, math.sin))  # so that quarter turns are exact
     x, y = width / 2, height / 2
-    return cos, -sin, x - cos * x + sin * y, sin, cos, y - sin * x - cos * y
+    return cos, -sin, x - (cos * x - sin * y), sin, cos, y - (sin * x + cos * y)
 
 
 _MATRICES: dict[str, Callable[[float, int, int], Matrix]] = {

@@ -1,11 +1,13 @@
-"""Affine maps of images in fixed-point arithmetic: where a pixel is read is decided by integers, so no rounding can depend on the batch."""
+"""Affine maps of images as Pillow does them. Points are float64 sums of products, one operation at a time: the same on every device and in every batch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
+from pairgrad.ground.devices import kind
 from pairgrad_paper.augment.host import on
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -17,7 +19,7 @@ def warp(images: torch.Tensor, matrices: Sequence[Matrix], interpolation: str, f
 
     The pixel in column x and row y shows the point (a u + b v + c, d u + e v + f) of the input, where u = x + 1/2 and v = y + 1/2 are the middle of the
     pixel. Points outside of the input show `fill`. Bicubic interpolation is the cubic convolution with parameter -1, and both interpolations round
-    down, as in Pillow.
+    down, as in Pillow. The nearest pixels are Pillow's; interpolated levels, which Pillow computes in double precision, are within one level of its own.
 
     Args:
         images: uint8, (B, C, H, W).
@@ -26,11 +28,12 @@ def warp(images: torch.Tensor, matrices: Sequence[Matrix], interpolation: str, f
         fill: one grey level for each channel.
     """
     _, channels, height, width = images.shape
-    fixed = torch.tensor([[round(entry * 2.0 ** (_BITS - 1)) for entry in matrix] for matrix in matrices], dtype=torch.int64)
-    a, b, c, d, e, f = on(images.device, fixed).view(-1, 6, 1, 1).unbind(1)
-    u = 2 * torch.arange(width, device=images.device) + 1  # twice the middle of the pixel; the entries have one bit less
-    v = 2 * torch.arange(height, device=images.device).unsqueeze(1) + 1
-    x, y = (a * u + 2 * c) + b * v, (d * u + 2 * f) + e * v  # (B, H, W)
+    place = images.device if kind(images.device).float64 else torch.device("cpu")
+    maps = torch.tensor([_as_pillow(matrix, interpolation) for matrix in matrices], dtype=torch.float64)
+    a, b, c, d, e, f = on(place, maps).view(-1, 6, 1, 1).unbind(1)
+    u = torch.arange(width, device=place, dtype=torch.float64) + 0.5
+    v = torch.arange(height, device=place, dtype=torch.float64).unsqueeze(1) + 0.5
+    x, y = _fixed(a * u + b * v + c).to(images.device), _fixed(d * u + e * v + f).to(images.device)  # (B, H, W)
     inside = (x >= 0) & (x >> _BITS < width) & (y >= 0) & (y >> _BITS < height)
     if interpolation == "nearest":
         seen = take(images, y >> _BITS, x >> _BITS)
@@ -39,6 +42,24 @@ def warp(images: torch.Tensor, matrices: Sequence[Matrix], interpolation: str, f
         seen = (_bilinear if interpolation == "bilinear" else _bicubic)(images, y - half, x - half)
     outside = on(images.device, fill, torch.uint8).view(1, channels, 1, 1)
     return torch.where(inside.unsqueeze(1), seen, outside)
+
+
+def _as_pillow(matrix: Matrix, interpolation: str) -> Matrix:
+    """For the nearest pixel of a map that turns or shears, Pillow rounds the map to 16 bits of fraction."""
+    a, b, c, d, e, f = matrix
+    if interpolation != "nearest" or (b == 0 and d == 0):
+        return matrix
+    a, b, start_x = (_rounded(step) for step in (a, b, c + a * 0.5 + b * 0.5))
+    d, e, start_y = (_rounded(step) for step in (d, e, f + d * 0.5 + e * 0.5))
+    return a, b, start_x - (a + b) / 2, d, e, start_y - (d + e) / 2
+
+
+def _rounded(step: float) -> float:
+    return math.floor(step * 2.0**16 + 0.5) / 2.0**16
+
+
+def _fixed(coordinate: torch.Tensor) -> torch.Tensor:
+    return (coordinate * 2.0**_BITS).floor().to(torch.int64)
 
 
 def take(images: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
