@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.drills import disk, numbers, page, runs
+from benchmarks.drills import disk, files, numbers, page, runs
 from benchmarks.drills.row import Drill
 from pairgrad.ground import machine_line, threads, write_atomically
 
@@ -27,6 +27,7 @@ DRILLS: dict[str, Drill] = {
     "kills": runs.kills,
     "stops": runs.stops,
     "memory": runs.memory,
+    "files": files.files,
     "numbers": numbers.numbers,
 }
 

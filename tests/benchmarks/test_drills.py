@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from benchmarks.drills import disk, numbers, runs
+from benchmarks.drills import disk, files, numbers, runs
 from benchmarks.drills.__main__ import main
 from benchmarks.drills.row import Drill
 
@@ -30,6 +34,28 @@ def test_crashes_and_full_disks_lose_nothing(drill: Drill, tmp_path: Path) -> No
 
 def test_numbers_are_as_accurate_as_documented(tmp_path: Path) -> None:
     assert wrong(numbers.numbers, tmp_path) == []
+
+
+def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
+    assert wrong(files.files, tmp_path) == []
+
+
+def dies(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_readers_that_are_broken_are_noticed(tmp_path: Path) -> None:
+    broken = {
+        "pairgrad_paper.data.cifar.read_pickle": (pickle.loads, "executed: pickle.find_class"),
+        "pairgrad_paper.records.files.read_json": (lambda text: 1 / 0, "ZeroDivisionError"),
+        "pairgrad_paper.runs.manifest.read_safetensors": (dies, "the child ended with status 9"),
+    }
+    with ExitStack() as stack:
+        for name, (instead, _) in broken.items():
+            stack.enter_context(mock.patch(name, instead))
+        found = wrong(files.files, tmp_path)
+    assert len(found) == len(broken)
+    assert all(any(noticed in each for each in found) for _, noticed in broken.values())
 
 
 @pytest.mark.parametrize("name", ["log_prob", "entropy"])

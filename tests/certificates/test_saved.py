@@ -94,8 +94,9 @@ def test_what_is_missing_or_wrong_is_named(tmp_path, bank):
         ({"features": FEATURES, "labels": LABELS, **own, "bank.counts": torch.zeros(3)}, {}, r"bank\.sums .* must have shape"),
     ):
         save_file({name: t.clone() for name, t in tensors.items()}, path, metadata)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message) as caught:
             load_state(path)
+        assert str(path) in str(caught.value)
     path.write_bytes(b"no tensors at all")
     with pytest.raises(ValueError, match="is not a safetensors file"):
         load_state(path)

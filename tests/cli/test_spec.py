@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -268,6 +269,27 @@ def test_files_are_read_without_executing_them(tmp_path, monkeypatch):
 class Evil:
     def __reduce__(self):
         return os.mkdir, ("executed",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 900 + "]" * 900, "is not a JSON file: it is nested more than 64 deep"),
+        ("[" + "9" * 200 + "]", "holds numbers that make no tensor"),
+        ("[" + "9" * 5000 + "]", "is not a JSON file: it has an integer of 5000 digits"),
+        ("[[1], [1, 2]]", None),
+        ('{"x": [[1], [1, 2]]}', "holds numbers that make no tensor: rows of different lengths"),
+    ],
+    ids=range(5),
+)
+def test_json_that_asks_for_much_is_refused_by_its_name(text: str, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.json").write_text(text)
+    if message is None:
+        assert len(made("@x.json")[0]) == 2
+        return
+    with pytest.raises(SpecError, match=rf"x\.json {message}"):
+        made("@x.json")
 
 
 @pytest.mark.parametrize("name", ["broken.pt", "broken.json", "broken.safetensors"])

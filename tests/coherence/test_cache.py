@@ -244,10 +244,13 @@ def test_what_is_typed_into_a_shell_is_audited_every_time(audited):
     assert not audited(space["typed"]).cached
 
 
-def test_a_damaged_result_is_made_again(project, audited, tmp_path):
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:100], lambda text: "[" * 5000, lambda text: text.replace('"ran"', '"ran": [], "x"', 1)]
+)
+def test_a_damaged_result_is_made_again(damage, project, audited, tmp_path):
     audited(project().Square.apply)
     (kept,) = (tmp_path / "kept").iterdir()
-    kept.write_text(kept.read_text()[:100])
+    kept.write_text(damage(kept.read_text()))
     assert not audited(project().Square.apply).cached
     assert audited(project().Square.apply).cached
 

@@ -71,6 +71,9 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match=r"csv must be a new file or one that a CoherenceMonitor wrote, but .* begins with 'a,b'"):
         pg.CoherenceMonitor(csv=path)
     assert path.read_text() == "a,b\n1,2\n"
+    path.write_bytes(b"\xff" * 100)
+    with pytest.raises(ValueError, match=r"a CoherenceMonitor wrote, but .*mine\.csv begins with"):
+        pg.CoherenceMonitor(csv=path)
 
 
 def test_writers_and_callables_get_the_scalars():

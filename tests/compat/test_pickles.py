@@ -76,3 +76,38 @@ def test_plain_values_come_back_as_they_are(data, expected):
     """The operations that the checkpoints above do not happen to use, as Python reads them."""
     assert pickle.loads(data) == expected
     assert read_pickle(data) == expected
+
+
+def long(number: int) -> bytes:
+    return b"\x8a\x10" + number.to_bytes(16, "little")
+
+
+def test_integers_of_one_hash_are_not_looked_up_as_keys() -> None:
+    """All multiples of 2^61 - 1 have the hash 0: as keys, 100,000 of them would take minutes."""
+    keys = [(2**61 - 1) * each for each in range(1, 100_000)]
+    got = read_pickle(b"\x80\x02}(" + b"".join(long(key) + b"N" for key in keys) + b"u.")
+    assert [key.value if isinstance(key, Key) else key for key in got] == keys
+    assert sum(not isinstance(key, Key) for key in got) <= 17
+
+
+def test_places_of_the_memo_are_those_of_programs() -> None:
+    with pytest.raises(ValueError, match="under a number of more than 32 bits"):
+        read_pickle(b"Np%d\n." % 2**32)
+    assert read_pickle(b"Np%d\n0g%d\n." % (2**32 - 1, 2**32 - 1)) is None
+
+
+@pytest.mark.parametrize("part", [b"N" + b"\x85" * 500_000, b"]" + b"]a" * 250_000], ids=["nested", "many"])
+def test_more_operations_than_programs_write_are_refused(part: bytes) -> None:
+    with pytest.raises(ValueError, match="more than 500000 operations"):
+        read_pickle(part + b".")
+
+
+def test_half_a_million_operations_are_read() -> None:
+    """A training file of CIFAR-100 has 200,000."""
+    assert read_pickle(b"(" + b"K\x01" * 499_996 + b"l.") == [1] * 499_996
+
+
+def test_an_integer_of_megabytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="an integer of more than 32768 bits"):
+        read_pickle(b"\x8b\x88\x13\x00\x00" + b"\x7f" * 5000 + b".")
+    assert read_pickle(b"\x8b\x00\x10\x00\x00" + b"\x7f" * 4096 + b".").bit_length() == 32767

@@ -80,3 +80,14 @@ def test_deep_and_many_values_are_refused(tmp_path: Path) -> None:
     for value in (deep, [0] * 100_001):
         with pytest.raises(ValueError, match="more than 100000 values, or containers more than 64 deep"):
             read_tensors(saved(tmp_path / "x.pt", value))
+
+
+def test_tensors_that_share_memory_cannot_fill_it(tmp_path: Path) -> None:
+    """Each comes back in memory of its own: 4 MB in the file, 8 GB in all."""
+    shared = torch.zeros(1_000_000)
+    with pytest.raises(ValueError, match=r"tensors share memory, and take more than \d+ bytes .* save copies of them"):
+        read_tensors(saved(tmp_path / "x.pt", [shared] * 2000))
+    rows = torch.randn(300, 100)
+    for views in (list(rows), list(rows.T), list(zip(rows, rows + 1, strict=True))):
+        got = read_tensors(saved(tmp_path / "x.pt", views))
+        assert all(torch.equal(torch.stack(list(each)), torch.stack(list(view))) for each, view in zip(got, views, strict=True))

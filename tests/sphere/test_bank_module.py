@@ -103,9 +103,10 @@ def test_a_state_that_was_saved_with_other_options_warns(convert: Callable[[torc
     bank, other = filled(estimator="mle"), pg.ClassBank(4, 3, cap=500.0)
     state = {name: convert(tensor) if name == "_extra_state" else tensor for name, tensor in bank.state_dict().items()}
     if isinstance(state["_extra_state"], list):
-        state["_extra_state"] = "nonsense"
-        with pytest.raises(ValueError, match="the options in _extra_state cannot be read: the checkpoint is damaged"):
-            other.load_state_dict(state)
+        for damaged in ("nonsense", torch.full((5000,), ord("["), dtype=torch.uint8)):
+            state["_extra_state"] = damaged
+            with pytest.raises(ValueError, match="the options in _extra_state cannot be read: the checkpoint is damaged"):
+                other.load_state_dict(state)
         return
     with pytest.warns(
         UserWarning, match=r"saved by a ClassBank with estimator='mle', cap=100000.0, .*into one with estimator='closed-form', cap=500.0"

@@ -165,3 +165,28 @@ def test_damaged_npz(tmp_path):
     for name in ("empty", "cut", "changed", "npy", "text"):
         with pytest.raises(DataError, match=f"{name}.npz: expected a"):
             read_npz(DataRoot(tmp_path), tmp_path / f"{name}.npz")
+
+
+def test_npz_that_asks_for_much(tmp_path):
+    """75 MB of zeros in 75 kB, in either compression, and a header that promises gigabytes."""
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 5, 5, 3)}\n"
+    whole = header % 1_000_000
+    array = b"\x93NUMPY\x01\x00" + len(whole).to_bytes(2, "little") + whole + bytes(75_000_000)
+    giant = header % 10**9
+    contents = {"deflated": (array, zipfile.ZIP_DEFLATED), "bzip2": (array, zipfile.ZIP_BZIP2)}
+    contents["giant"] = b"\x93NUMPY\x01\x00" + len(giant).to_bytes(2, "little") + giant + bytes(75), zipfile.ZIP_STORED
+    messages = {"deflated": "once it is inflated", "bzip2": "another method than deflate", "giant": "promises an array"}
+    for name, (content, method) in contents.items():
+        path = tmp_path / f"{name}.npz"
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("X.npy", content)
+        with pytest.raises(DataError, match=rf"{name}\.npz: expected a .npz file .* {messages[name]}"):
+            read_npz(DataRoot(tmp_path), path)
+
+
+def test_npy_with_a_shape_beyond_every_integer(tmp_path):
+    np.save(tmp_path / "a.npy", some(2, 4, 4, 3))
+    data = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(data.replace(b"(2," + b" " * 0, b"(2" + b"0" * 30 + b",").replace(b" " * 30 + b"\n", b"\n"))
+    with pytest.raises(DataError, match=r"a\.npy: expected a \.npy file .* promises an array"):
+        read_npy(DataRoot(tmp_path), tmp_path / "a.npy")

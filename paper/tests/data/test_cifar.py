@@ -224,3 +224,11 @@ def test_files_near_their_place(tmp_path):
         DataError, match=r"expected cifar-100-python/train; the archive is there and has not been unpacked: tar xzf .*gz -C "
     ):
         read_train(DataRoot(tmp_path / "b"), CIFAR100)
+
+
+def test_a_pickle_that_asks_for_much_is_refused_by_its_name(tmp_path):
+    write_cifar(tmp_path, "cifar10")
+    path = tmp_path / "cifar-10-batches-py" / "test_batch"
+    path.write_bytes(b"\x80\x02N" + b"\x85" * 600_000 + b".")
+    with pytest.raises(DataError, match=r"test_batch: expected a pickle of a dict, .* more than 500000 operations"):
+        read_test(DataRoot(tmp_path), CIFAR10, verify=False)

@@ -244,3 +244,14 @@ def test_oversized_pictures_are_refused(tmp_path, monkeypatch):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with pytest.raises(DataError, match=r"big\.png: expected a picture that Pillow can decode, got DecompressionBomb"):
             decode(tmp_path / "big.png")
+
+
+@pytest.mark.parametrize(
+    "literal",
+    ["{'sc_label': 1, " + ", ".join(f"{(2**61 - 1) * each}: 0" for each in range(1, 20_000)) + "}", "{'sc_label': 0x" + "f" * 4000 + "}"],
+    ids=["equal hashes", "long integer"],
+)
+def test_a_dict_that_asks_for_much_is_refused_by_its_line(tmp_path, literal):
+    (tmp_path / "list.txt").write_text(f"a.png {literal}\n")
+    with pytest.raises(DataError, match=r"list\.txt, line 1: expected"):
+        read_scood(DataRoot(tmp_path), tmp_path / "list.txt", tmp_path, name="x", origin="y")

@@ -158,6 +158,9 @@ def test_an_unfinished_fork_has_no_record(tmp_path):
         directory.log.write("loss", 1, time=0.0, branch="original", total=1.0, vmf=1.0, accuracy=0.5)
         with pytest.raises(RecordError, match="is not finished"):
             fork_record(directory)
+        directory.log.write("end", directory.facts["updates"], time="x")
+        with pytest.raises(RecordError, match="something that is not as pairgrad fork writes it"):
+            fork_record(directory)
 
 
 def test_all_branches_draw_the_same_random_numbers(tmp_path, monkeypatch):

@@ -89,3 +89,8 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
 
 def test_blank_lines_do_not_count(tmp_path: Path) -> None:
     assert len(read(written(tmp_path / "a.jsonl", HEAD, "", {"kind": "probe"}, "  ")).lines) == 1
+
+
+def test_a_line_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2, .*nested more than 64 deep"):
+        read(written(tmp_path / "a.jsonl", HEAD, "[" * 900 + "]" * 900))

@@ -154,3 +154,28 @@ def test_no_run_and_no_events(tmp_path: Path) -> None:
         record_of_run(tmp_path)
     with pytest.raises(RecordError, match="has no events yet: train it first"):
         record_of_run(make(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", {"format": 1, "facts": {"recipe": [1]}, "environment": {}}),
+        ("run.json", {"format": 1, "facts": {}, "environment": {"command": 5}}),
+        ("record.jsonl", {"kind": "step", "step": 1, "time": "x"}),
+    ],
+    ids=range(3),
+)
+def test_what_a_run_does_not_write_is_an_error_that_names_it(tmp_path: Path, name: str, content: dict[str, Any]) -> None:
+    run = make(tmp_path / "run", step(1, 0.0), end(2, 1.0))
+    path = run / name
+    path.write_text((path.read_text() if name.endswith("l") else "") + json.dumps(content) + "\n")
+    with pytest.raises(RecordError, match=r"run has something that is not as pairgrad train writes it"):
+        record_of_run(run)
+
+
+@pytest.mark.parametrize("name", ["run.json", "record.jsonl", "evaluation-00000002.json"])
+def test_deep_json_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    run = make(tmp_path / "run", step(1, 0.0), end(2, 1.0))
+    (run / name).write_text("[" * 900 + "]" * 900 + "\n")
+    with pytest.raises((RecordError, RunError), match=rf"{name}.*nested more than 64 deep"):
+        record_of_run(run)

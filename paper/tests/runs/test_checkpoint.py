@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +416,45 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monke
     assert "sync safetensors" in calls[:where]
     assert calls[where - 1] == "sync partial"
     assert calls[where + 1 :] == ["sync checkpoints"]
+
+
+def signed(path: Path, change: Callable[[Any], None]) -> None:
+    """Change the content of a `state.json` and make its checksum right."""
+    document = json.loads(path.read_text())
+    change(document["content"])
+    text = json.dumps(document["content"], sort_keys=True, separators=(",", ":"))
+    document["content_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step", "1"),
+        ("step", -1),
+        ("bytes", None),
+        ("sha256", 5),
+        ("blocks", 7),
+        ("blocks", ["x"]),
+        ("skeleton", json.loads("[" * 450 + "]" * 450)),
+    ],
+    ids=str,
+)
+def test_a_manifest_of_wrong_types_is_refused_though_its_checksum_is_right(name: str, value: Any, tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, 1, small_state())
+    signed(path / "state.json", lambda content: content.__setitem__(name, value))
+    with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
+        load_checkpoint(path)
+
+
+def test_the_deepest_state_that_is_saved_is_read(tmp_path: Path) -> None:
+    state: Any = {"x": torch.ones(1)}
+    for number in range(99):
+        state = [{"x": state}, (state,)][number % 2]
+    assert same(load_checkpoint(save_checkpoint(tmp_path, 1, state)).state, state)
+
+
+def test_what_would_not_be_read_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="integer of 400 digits"):
+        save_checkpoint(tmp_path, 1, {"x": 10**399})
+    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pairgrad_paper.evaluation import accuracy_on_test
-from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, SpaceError, load_checkpoint, required_space
+from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, RunError, SpaceError, load_checkpoint, required_space
 from pairgrad_paper.training import Batches, NonFinite, Observer, Options, Process, set_deterministic, train
 from paper.tests.runs.disks import limited_files
 from paper.tests.training.small import arm, different, digits, made, opened, recipe
@@ -305,21 +305,28 @@ def test_a_directory_that_is_moved_away(tmp_path):
     assert [file.name for file in RunDirectory.open(tmp_path / "elsewhere").checkpoints()] == ["step-00000001", "step-00000002"]
 
 
-@pytest.mark.parametrize("torn", [False, True])
-def test_looks_that_will_come_again_are_taken_from_the_file(torn, tmp_path):
+@pytest.mark.parametrize("step", ["7", "\u00b2", "9" * 5000, None])
+def test_looks_that_will_come_again_are_taken_from_the_file(step, tmp_path):
     """A killed process may have looked after its last checkpoint, or have been killed within a row."""
     path, looks = tmp_path / "run", tmp_path / "run" / "coherence.csv"
     ran(path, Options(monitor_every=2, stop_at=5))
     before = looks.read_text()
     *_, (_, _, *cells) = csv.reader(before.splitlines())
     with looks.open("a", newline="") as file:
-        csv.writer(file).writerow(["3", "f"] if torn else ["7", "f", *cells])
+        csv.writer(file).writerow(["3", "f"] if step is None else [step, "f", *cells])
     ran(path, Options(monitor_every=2, stop_at=8))
     text = looks.read_text()
     assert text.startswith(before)
     head, *rows = csv.reader(text.splitlines())
     assert all(len(row) == len(head) and row[1] != "f" for row in rows)
     assert all(int(row[0]) > 5 for row in csv.reader(text.removeprefix(before).splitlines()))
+
+
+def test_a_file_of_looks_that_is_none_is_named(tmp_path):
+    ran(tmp_path / "run", Options(monitor_every=2, stop_at=2))
+    (tmp_path / "run" / "coherence.csv").write_bytes(b"\xff" + b"x" * 200_000)
+    with pytest.raises(RunError, match=r"coherence\.csv is damaged \(field larger than field limit"):
+        ran(tmp_path / "run", Options(monitor_every=2, stop_at=4))
 
 
 def test_deterministic_algorithms(monkeypatch):

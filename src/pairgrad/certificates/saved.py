@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
+from pairgrad.ground import reading
 from pairgrad.ground.checks import describe
-from pairgrad.ground.devices import HOST
 from pairgrad.ground.files import write_atomically
 from pairgrad.losses.options import check_temperature
 from pairgrad.losses.scores import State
@@ -108,7 +108,10 @@ def of_tensors(
             temperature = float(metadata["temperature"])
         except ValueError:
             raise ValueError(f"temperature in the metadata of {path} must be a number, got {metadata['temperature']!r}") from None
-        check_temperature(temperature)
+        try:
+            check_temperature(temperature)
+        except ValueError as error:
+            raise ValueError(f"the metadata of {path}: {error}") from None
     state, saved = _state(path, tensors, metadata, bank)
     temperature = saved.get("temperature") if temperature is None else temperature
     assumed = []
@@ -122,13 +125,9 @@ def of_tensors(
 
 def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """The tensors of a safetensors file, and its metadata."""
-    safetensors = _safetensors()
-    with open(path, "rb"):  # an error of the operating system, not of the format, where it cannot be read
-        pass
     try:
-        with safetensors.safe_open(path, framework="pt", device=str(HOST)) as file:
-            return {name: file.get_tensor(name) for name in sorted(file.keys())}, dict(file.metadata() or {})
-    except safetensors.SafetensorError as error:
+        return reading.read_safetensors(path)
+    except ValueError as error:
         raise ValueError(f"{path} is not a safetensors file ({error}); write one with pairgrad.certificates.saved.save_state") from None
 
 
@@ -139,7 +138,10 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
     )
     prefixes = [name for name in prefixes if not name.endswith("next_")]
     if prefix is None and "mean_direction" in tensors and "concentration" in tensors:
-        return ClassState(tensors["mean_direction"], tensors["concentration"]), {}
+        try:
+            return ClassState(tensors["mean_direction"], tensors["concentration"]), {}
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the class state in {path} cannot be made again: {error}") from None
     if prefix is not None and prefix not in prefixes:
         prefix = f"{prefix}." if f"{prefix}." in prefixes else prefix
     if prefix is None and len(prefixes) > 1:
@@ -164,7 +166,7 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
     try:
         extra = [tensors.get(f"{place}_extra_state") for place in (prefix.removesuffix("bank."), prefix)]
         saved = {name: value for state in extra if state is not None for name, value in read_options(state).items()}
-        saved.update({_RULE[name]: value for name, value in json.loads(metadata.get("bank", "{}")).items() if name in _RULE})
+        saved.update({_RULE[name]: value for name, value in reading.read_json(metadata.get("bank", "{}")).items() if name in _RULE})
         bank = ClassBank(*sums.shape, dtype=sums.dtype, **{option: saved[option] for option in _RULE.values() if option in saved})
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the bank in {path} cannot be made again: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from torch.nn.functional import normalize
 
 from pairgrad.compat import read_tensors
 from pairgrad.ground._torch_private import pytree
+from pairgrad.ground.reading import read_json, read_safetensors
 
 DTYPES = {
     name: getattr(torch, name)
@@ -132,13 +132,10 @@ def load(path: str, dtype: torch.dtype = torch.float64) -> Any:
     kind = Path(path).suffix.lower()
     if kind == ".safetensors":
         try:
-            from safetensors import SafetensorError
-            from safetensors.torch import load_file
-        except ImportError:
-            raise ValueError("reading .safetensors needs the package safetensors: pip install 'pairgrad[cli]'") from None
-        try:
-            loaded = load_file(path)
-        except SafetensorError as error:
+            loaded, _ = read_safetensors(path)
+        except ImportError as error:
+            raise ValueError(str(error)) from None
+        except ValueError as error:
             raise ValueError(f"{path} is not a safetensors file: {error}") from None
         positions = [str(i) for i in range(len(loaded))]
         return tuple(loaded[name] for name in positions) if sorted(loaded) == sorted(positions) else loaded
@@ -149,27 +146,44 @@ def load(path: str, dtype: torch.dtype = torch.float64) -> Any:
             raise ValueError(f"{path} cannot be read: {error}") from None
     if kind == ".json":
         try:
-            content = json.loads(Path(path).read_text())
-        except (ValueError, RecursionError) as error:
+            content = read_json(Path(path).read_bytes())
+        except ValueError as error:
             raise ValueError(f"{path} is not a JSON file: {error}") from None
-        if isinstance(content, list) and not _even_rows(content):  # not one tensor: arguments one by one
-            return tuple(as_tensor(item, dtype) for item in content)
-        return as_tensor(content, dtype)
+        try:
+            if isinstance(content, list) and not _even_rows(content):  # not one tensor: arguments one by one
+                return tuple(as_tensor(item, dtype) for item in content)
+            return as_tensor(content, dtype)
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+            raise ValueError(f"{path} holds numbers that make no tensor: {error}") from None
     raise ValueError(f"inputs are read from .safetensors, .pt, .pth and .json files, got {path!r}")
 
 
 def as_tensor(value: Any, dtype: torch.dtype) -> Any:
     """Lists of numbers, nested evenly, as tensors; whole numbers as int64. Other lists and dicts stay, with what is inside turned."""
+    return _as_tensor(value, dtype, {})
+
+
+def _as_tensor(value: Any, dtype: torch.dtype, known: dict[int, set[type]]) -> Any:
     if isinstance(value, dict):
-        return {name: as_tensor(item, dtype) for name, item in value.items()}
+        return {name: _as_tensor(item, dtype, known) for name, item in value.items()}
     if not isinstance(value, list):
         return value
-    numbers = pytree.tree_leaves(value, is_leaf=lambda item: not isinstance(item, list))
-    if not all(isinstance(number, (bool, int, float)) for number in numbers):
-        return [as_tensor(item, dtype) for item in value]
+    types = _types(value, known)
+    if not types <= {bool, int, float}:
+        return [_as_tensor(item, dtype, known) for item in value]
     if not _even_rows(value):
         raise ValueError("rows of different lengths")
-    return torch.tensor(value, dtype=dtype if any(isinstance(number, float) for number in numbers) or not numbers else None)
+    return torch.tensor(value, dtype=None if types and float not in types else dtype)
+
+
+def _types(value: list[Any], known: dict[int, set[type]]) -> set[type]:
+    """The types in a list and in the lists in it. Each list is asked once, however deep it is."""
+    if id(value) not in known:
+        types = set(map(type, value))
+        if list in types:
+            types = types - {list} | {each for item in value if isinstance(item, list) for each in _types(item, known)}
+        known[id(value)] = types
+    return known[id(value)]
 
 
 def _even_rows(value: list[Any]) -> bool:

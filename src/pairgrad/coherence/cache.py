@@ -32,6 +32,7 @@ from pairgrad.coherence.report.report import Report
 from pairgrad.ground._torch_private import operator_functions
 from pairgrad.ground.devices import autocast_types, has_values
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.reading import read_json
 
 VARIABLE = "PAIRGRAD_AUDIT_CACHE"
 SCHEMA = "pairgrad.cache/1"
@@ -71,11 +72,11 @@ class Cache:
             self._file = None
             return
         try:
-            entry = json.loads(self._file.read_bytes())
+            entry = read_json(self._file.read_bytes())
             ran = {file: set(names) for file, names in entry["ran"].items()}
             if entry["schema"] == SCHEMA and entry["source"] == _source(ran, lines=entry["lines"]):
                 self.found = replace(Report.from_dict(entry["report"]), cached=True)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except Exception:
             pass  # there is none, or it is damaged: it is made again
 
     @contextmanager

@@ -18,13 +18,17 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
+from pairgrad.ground.reading import open_zip, read_entry, room
+
 from .pickles import Construction, Persistent, Symbol, kind, read_pickle
 
 # The storages that class statistics come in, and what their elements are for numpy, without the byte order.
 STORAGES = {"FloatStorage": "f4", "DoubleStorage": "f8", "HalfStorage": "f2", "LongStorage": "i8", "IntStorage": "i4"}
 _OTHERS = {"BFloat16Storage": "i2", "BoolStorage": "?", "ByteStorage": "u1", "CharStorage": "i1", "ShortStorage": "i2"}
 _OTHERS |= {"ComplexFloatStorage": "c8", "ComplexDoubleStorage": "c16"}
+_KEPT = 1 << 26  # bytes of records that are kept, beside the last one
 _STATISTICS, _ANY = 2, 64  # dimensions, at most
+_LARGEST = 2**63 - 1
 _DEEPEST, _MOST = 64, 100_000  # containers inside one another, and all values of a file
 
 _ZIP_START = b"PK\x03\x04"
@@ -38,10 +42,9 @@ class Archive:
 
     def __init__(self, file: BinaryIO) -> None:
         self._size = os.fstat(file.fileno()).st_size
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except Exception as error:  # zipfile lets errors of struct, of codecs and of its own through
-            raise ValueError(f"it is cut off or damaged, its table of contents cannot be read ({error})") from None
+        self._left = room(self._size, repeated=True)  # bytes that may still be read and made into tensors
+        self._kept: dict[str, bytes] = {}  # records that other tensors may share
+        self._zip = open_zip(file)
         pickles = [name for name in self._zip.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(pickles) != 1:
             raise ValueError(f"it is a zip archive but not one that torch.save wrote: it has {len(pickles)} records data.pkl, expected one")
@@ -85,7 +88,8 @@ class Archive:
         known = STORAGES if dimensions == _STATISTICS else {**STORAGES, **_OTHERS}
         if storage not in known:
             raise ValueError(f"expected elements of one of the types {', '.join(known)}, got {storage[:40]!r}")
-        if not all(type(n) is int and n >= 0 for n in (numel, offset, *shape, *strides)) or len(shape) != len(strides):
+        whole = all(type(n) is int and n >= 0 for n in (numel, offset, *shape, *strides))
+        if not whole or len(shape) != len(strides) or max(shape, default=0) > _LARGEST:
             raise ValueError("the shape and strides of a tensor are not whole numbers that belong together: the file is damaged")
         if len(shape) > dimensions or (0 in shape and dimensions == _STATISTICS):
             raise ValueError(f"expected a tensor with elements and at most {dimensions} dimensions, got shape {shape[:8]}")
@@ -96,11 +100,29 @@ class Archive:
                 f"a tensor of shape {shape} does not fit into the {numel} elements that were saved for it: the file is damaged"
             )
         dtype = np.dtype(self._order + known[storage])
-        data = self._record(f"data/{key}", expected=numel * dtype.itemsize)
+        data = self._shared(f"data/{key}", numel * dtype.itemsize)
+        self._take(math.prod(shape) * dtype.itemsize)
         steps = [stride * dtype.itemsize if n > 1 else 0 for n, stride in zip(shape, strides, strict=True)]
         view = np.zeros(shape, dtype) if 0 in shape else np.ndarray(shape, dtype, data, offset * dtype.itemsize, steps)
         tensor = torch.from_numpy(np.array(view, dtype.newbyteorder("="), order="C"))
         return tensor.view(torch.bfloat16) if storage == "BFloat16Storage" else tensor
+
+    def _take(self, size: int) -> None:
+        """Count what is read or made: tensors that share memory are made apart, and the same bytes may be in the file under many names."""
+        self._left -= size
+        if self._left < 0:
+            most = room(self._size, repeated=True)
+            raise ValueError(
+                f"its tensors share memory, and take more than {most} bytes when each has its own: save copies of them (.clone())"
+            )
+
+    def _shared(self, name: str, size: int) -> bytes:
+        """A record that is kept for the next tensor in it, unless it is large."""
+        if len(found := self._kept.get(name, b"")) != size or not found:
+            if sum(map(len, self._kept.values())) + size > _KEPT:
+                self._kept.clear()
+            self._kept[name] = found = self._record(name, expected=size)
+        return found
 
     def _record(self, name: str, expected: int | None = None) -> bytes:
         shown = name[:60]
@@ -112,9 +134,10 @@ class Archive:
             raise ValueError(f"its record {shown!r} is compressed or larger than the file: torch.save wrote no such record")
         if expected is not None and info.file_size != expected:
             raise ValueError(f"its record {shown!r} should have {expected} bytes and has {info.file_size}: the file is damaged")
+        self._take(info.file_size)
         try:
-            return self._zip.read(info)
-        except Exception as error:  # as above
+            return read_entry(self._zip, info, self._size)
+        except ValueError as error:
             raise ValueError(
                 f"its record {shown!r} cannot be read ({error}): the file is damaged, or was saved without checksums "
                 "(torch.serialization.set_crc32_options(False)); save it again with them"

@@ -12,7 +12,19 @@ import pickletools
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pairgrad.ground.reading import BITS, OPERATIONS
+
 _SHOWN = 60  # characters of a name from the file that are shown in a message
+_PLACES = 2**32  # of the memo: what torch.save and Python write, and too few of one hash to matter
+_KEYS = 2**63  # integers below it stay plain as keys, at most 17 of them with one hash
+_PLAIN = frozenset(
+    {
+        *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINSTRING", "SHORT_BINSTRING"),
+        *("BININT", "BININT1", "BININT2", "INT", "BINFLOAT", "FLOAT"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    }
+)  # operations that push what they carry
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +83,20 @@ def read_pickle(data: bytes) -> Any:
     """The object that a pickle describes, built from plain values and records.
 
     Numbers, strings, bytes, tuples, lists and dicts come back as they are, sets as lists. A dict key that is neither a number, a
-    string, bytes nor None becomes a `Key`, because hashing a deeply nested tuple can exhaust the C stack.
+    string, bytes nor None becomes a `Key`, because hashing a deeply nested tuple can exhaust the C stack; so does an integer of more than 64 bits,
+    because thousands of these can have the same hash.
 
     Raises:
-        ValueError: the pickle is cut off, is not a pickle, or uses an operation that torch.save does not write.
+        ValueError: the pickle is cut off, is not a pickle, uses an operation that torch.save does not write, has more operations than programs write, or
+            an integer of more than 32768 bits.
     """
     machine = _Machine()
     position = 0
     try:
-        for operation, argument, where in pickletools.genops(data):
+        for number, (operation, argument, where) in enumerate(pickletools.genops(data)):
             position = where or 0
+            if number == OPERATIONS:
+                raise ValueError(f"it has more than {OPERATIONS} operations")
             machine.step(operation.name, argument)
     # pickletools says DeprecationWarning about an odd escape in a string; whoever made warnings errors gets our error.
     except (ValueError, DeprecationWarning) as error:
@@ -101,20 +117,27 @@ class _Machine:
 
     def step(self, operation: str, argument: Any) -> None:
         push, pop = self.stack.append, self.pop
+        if operation in _PLAIN:
+            push(argument)
+            return
+        if operation in _TUPLES:
+            items = [pop() for _ in range(_TUPLES[operation])]
+            push(tuple(reversed(items)))
+            return
         match operation:
             case "BINGET" | "LONG_BINGET" | "GET":
                 if argument not in self.memo:
                     _refuse(f"nothing was stored under {argument}")
                 push(self.memo[argument])
             case "BINPUT" | "LONG_BINPUT" | "PUT":
+                if argument >= _PLACES:
+                    _refuse("it stores a value under a number of more than 32 bits")
                 self.memo[argument] = self.top()
             case "MEMOIZE":
                 self.memo[len(self.memo)] = self.top()
-            case "BINUNICODE" | "SHORT_BINUNICODE" | "BINUNICODE8" | "UNICODE" | "BINSTRING" | "SHORT_BINSTRING":
-                push(argument)
-            case "BININT" | "BININT1" | "BININT2" | "INT" | "LONG" | "LONG1" | "LONG4" | "BINFLOAT" | "FLOAT":
-                push(argument)
-            case "BINBYTES" | "SHORT_BINBYTES" | "BINBYTES8" | "BYTEARRAY8":
+            case "LONG" | "LONG1" | "LONG4":
+                if argument.bit_length() > BITS:
+                    _refuse(f"it has an integer of more than {BITS} bits")
                 push(argument)
             case "NONE":
                 push(None)
@@ -125,9 +148,6 @@ class _Machine:
                 self.stack = []
             case "EMPTY_TUPLE":
                 push(())
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                items = [pop() for _ in range(int(operation[-1]))]
-                push(tuple(reversed(items)))
             case "TUPLE":
                 self.push_after_mark(tuple)
             case "EMPTY_LIST" | "EMPTY_SET":
@@ -232,7 +252,8 @@ class _Machine:
         if not isinstance(target, dict):
             target = self.constructed("SETITEMS").entries
         for key, value in zip(items[::2], items[1::2], strict=True):
-            target[key if isinstance(key, (str, bytes, int, float, type(None))) else Key(key)] = value
+            plain = isinstance(key, (str, bytes, float, type(None))) or (isinstance(key, int) and -_KEYS <= key < _KEYS)
+            target[key if plain else Key(key)] = value
 
 
 def _shown(symbol: Symbol) -> str:

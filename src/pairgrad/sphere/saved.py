@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pairgrad.ground.devices import HOST, has_values
+from pairgrad.ground.reading import read_json
 
 _LONGEST = 2**14  # bytes that options may have in a file
 
@@ -23,7 +24,7 @@ def read_options(state: torch.Tensor) -> dict[str, Any]:
     if isinstance(state, torch.Tensor) and not has_values(state):
         return {}
     try:
-        options = json.loads(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))
+        options = read_json(bytes(state.flatten()[:_LONGEST].to(torch.uint8).tolist()))
     except (AttributeError, TypeError, ValueError):
         options = None
     if not isinstance(options, dict):

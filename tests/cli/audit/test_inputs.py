@@ -86,6 +86,18 @@ def test_a_file_of_inputs(here):
     assert "the inputs do not fit good(x, scale=1.0): missing a required argument: 'x'" in err
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("deep.json", "[" * 900 + "]" * 900), ("long.json", "[" + "9" * 200 + "]"), ("crowded.safetensors", "\x7f" * 99)]
+)
+def test_a_file_that_asks_for_much_is_a_mistake_and_no_fault_of_the_function(here, name, content):
+    (here / name).write_text(content)
+    code, _, err = quick("losses:good", "--inputs", f"@{name}")
+    assert code == 2
+    assert f"pairgrad audit: {name} " in err
+    assert "losses:good raised" not in err
+    assert "bug in pairgrad" not in err
+
+
 def test_a_module_of_a_package_with_relative_imports(here):
     package = here / "deep" / "models"
     package.mkdir(parents=True)

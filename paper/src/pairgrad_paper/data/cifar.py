@@ -148,8 +148,10 @@ def _content(root: DataRoot, which: Distribution, path: Path, md5: str, verify: 
         )
     try:
         content = read_pickle(data)
-    except ValueError:
-        raise _wrong(which, path, "a pickle of a dict", f"{len(data)} bytes that are a damaged or cut-off pickle, or none") from None
+    except ValueError as error:
+        raise _wrong(
+            which, path, "a pickle of a dict", f"{len(data)} bytes that are a damaged or cut-off pickle, or none ({error})"
+        ) from None
     if not isinstance(content, dict):
         raise _wrong(which, path, "a pickle of a dict", kind(content))
     return content

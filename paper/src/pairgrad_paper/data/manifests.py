@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,9 +10,12 @@ from typing import Any
 
 import torch
 
+from pairgrad.ground import read_json
 from pairgrad_paper.data.files import DataError, DataRoot
 from pairgrad_paper.data.images import FileImages
 from pairgrad_paper.data.pictures import SUFFIXES
+
+_LONGEST = 4096  # characters of a dict: Python reads longer ones with thousands of equal hashes, and for minutes
 
 
 def read_manifest(root: DataRoot, path: Path, folders: Sequence[Path], *, name: str, origin: str, labelled: bool = True) -> FileImages:
@@ -108,15 +110,24 @@ def _scood_line(line: str) -> tuple[str, int]:
         raise DataError("expected a dict with 'sc_label'")
     label = facts["sc_label"]
     if type(label) is not int or not -1 <= label < 10**9:
-        raise DataError(f"expected an integer from -1 to 999999999 as sc_label, got {repr(label)[:40]}")
+        raise DataError(f"expected an integer from -1 to 999999999 as sc_label, got {_shown(label)}")
     return file.strip(), label
+
+
+def _shown(label: Any) -> str:
+    try:
+        return repr(label)[:40]
+    except ValueError:  # Python writes no integer of thousands of digits
+        return "one of thousands of digits"
 
 
 def _literal(text: str) -> Any:
     """A dict in the notation of JSON or of Python, or None; nothing is evaluated."""
+    if len(text) > _LONGEST:
+        return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         pass
     try:
         return ast.literal_eval(text)

@@ -7,7 +7,6 @@ the rounds that both took part in), and the peak of the memory that it takes in 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import statistics
@@ -15,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pairgrad_paper.records.files import Line, Record, RecordError, to_lines
+from pairgrad.ground import read_json
+from pairgrad_paper.records.files import Line, Record, RecordError, to_lines, written_by
 from pairgrad_paper.records.origin import origin
 
 FORMAT = 1
@@ -37,7 +37,7 @@ def records_of_costs(path: str | os.PathLike[str]) -> list[Record]:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read as a record of costs ({error})") from error
     match content:
@@ -45,10 +45,8 @@ def records_of_costs(path: str | os.PathLike[str]) -> list[Record]:
             pass
         case _:
             raise RecordError(f"{path} must have format {FORMAT} and runs, as python -m benchmarks.learning writes them")
-    try:
+    with written_by("python -m benchmarks.learning", path):
         found = [_record(run) for run in runs.values() if any(row["setting"] == SETTING for row in run["rows"])]
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"{path} has a run that is not as python -m benchmarks.learning writes it ({error!r} is missing)") from error
     if not found:
         raise RecordError(f"{path} has nothing of the setting {SETTING!r}: python -m benchmarks.learning --parts {SETTING} measures it")
     return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairgrad.ground import write_atomically
+from pairgrad.ground import read_json, write_atomically
 from pairgrad_paper.records.origin import portable
 
 FORMAT = 1
@@ -90,6 +91,18 @@ def read(path: str | os.PathLike[str]) -> Record:
             raise RecordError(f"{path} is not a record: its first line must have kind, format, record, title, facts and environment")
 
 
+@contextmanager
+def written_by(command: str, path: Path) -> Iterator[None]:
+    """What the command does not write is a RecordError that names the file or directory."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else repr(error)
+        raise RecordError(f"{path} has something that is not as {command} writes it ({reason:.300})") from error
+
+
 def write(path: str | os.PathLike[str], record: Record) -> Path:
     """Write a record, atomically; of absolute paths in its facts the last part. Numbers that are not finite are refused: JSON has none."""
     head = {
@@ -110,7 +123,7 @@ def to_lines(kind: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
 
 def _line(path: Path, number: int, content: str) -> Line:
     try:
-        line = json.loads(content)
+        line = read_json(content)
     except ValueError as error:
         raise RecordError(f"{path}, line {number}, is not JSON ({error})") from error
     if not isinstance(line, dict) or not isinstance(line.get("kind"), str):

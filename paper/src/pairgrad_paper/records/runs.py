@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pairgrad_paper.records.files import Line, Record, RecordError
+from pairgrad.ground import read_json
+from pairgrad_paper.records.files import Line, Record, RecordError, written_by
 from pairgrad_paper.records.origin import origin, portable
 from pairgrad_paper.runs import RunDirectory
 
@@ -29,17 +30,19 @@ def record_of_run(path: str | os.PathLike[str]) -> Record:
 
     Raises:
         RunError: there is no run, or its record is damaged.
-        RecordError: a run without events, or an evaluation that cannot be read.
+        RecordError: a run without events, an evaluation that cannot be read, or what `pairgrad train` does not write.
     """
     run = RunDirectory.open(path)
     events = run.events(lambda _: None)  # a line that is being written is not there yet
     if not events:
         raise RecordError(f"{run.path} has no events yet: train it first")
-    facts = portable({**run.facts, "notes": run.environment.get("data", {}).get("notes", [])})
-    found = origin(run.environment, [str(word) for word in run.environment.get("command", [])])
-    measured = [_line(event) for event in events if event["kind"] in _KEPT]
-    lines = [*measured, *_evaluations(run.path), _end(events)]
-    return Record(run.path.resolve().name, "run", _title(facts), facts, portable(found), _thinned(lines))
+    evaluations = _evaluations(run.path)
+    with written_by("pairgrad train", run.path):
+        facts = portable({**run.facts, "notes": run.environment.get("data", {}).get("notes", [])})
+        found = origin(run.environment, [str(word) for word in run.environment.get("command", [])])
+        measured = [_line(event) for event in events if event["kind"] in _KEPT]
+        lines = [*measured, *evaluations, _end(events)]
+        return Record(run.path.resolve().name, "run", _title(facts), facts, portable(found), _thinned(lines))
 
 
 def _title(facts: Event) -> str:
@@ -56,7 +59,7 @@ def _evaluations(folder: Path) -> list[Line]:
     lines = []
     for path in sorted(folder.glob("evaluation-*.json"), key=lambda each: each.stem):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path.read_bytes())
         except (OSError, ValueError) as error:
             raise RecordError(f"{path} cannot be read ({error}): evaluate the run again") from error
         match content:

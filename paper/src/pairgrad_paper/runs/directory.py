@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import torch
 
-from pairgrad.ground import integer_at_least, sync_directory, write_atomically
+from pairgrad.ground import integer_at_least, read_json, sync_directory, write_atomically
 from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, remove_leftovers, save_checkpoint
 from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunLockLost, RunMismatch
 from pairgrad_paper.runs.listing import checkpoints, step_of
@@ -292,7 +292,7 @@ def _refuse_foreign(folder: Path) -> None:
 def _read(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path.read_bytes())
         if content["format"] != FORMAT:
             raise RunError(
                 f"{path} has format {content['format']!r}, this version reads {FORMAT}: use the version of pairgrad that wrote it"
@@ -301,7 +301,7 @@ def _read(folder: Path) -> dict[str, Any]:
             raise TypeError("facts and environment must be objects")
     except OSError as error:
         raise RunError(f"{path} cannot be read ({error.strerror}): is {folder} the directory of a run?") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"{path} is damaged or not of a run ({type(error).__name__}: {error}): restore it, or choose another directory"
         ) from error
@@ -311,7 +311,7 @@ def _read(folder: Path) -> dict[str, Any]:
 def _as_json(content: dict[str, Any]) -> dict[str, Any]:
     """`content` as it will be read back; tuples become lists."""
     try:
-        return json.loads(json.dumps(content, allow_nan=False))
+        return read_json(json.dumps(content, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise type(error)(f"facts and environment must be strict JSON: {error}") from error
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pairgrad.ground import read_json
 from pairgrad_paper.runs.errors import RunError, RunLocked, RunLockLost
 
 LOCK = ".lock"
@@ -109,7 +110,7 @@ def _self_description() -> str:
 
 def _holder(handle: int) -> str:
     try:
-        facts: Any = json.loads(os.read(handle, 4096))
+        facts: Any = read_json(os.read(handle, 4096))
         return f"process {facts['pid']} on {facts['host']} since {facts['since']}"
     except (OSError, ValueError, KeyError, TypeError):  # it has the lock and has not yet written who it is
         return "another process"

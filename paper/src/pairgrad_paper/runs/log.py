@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
-from pairgrad.ground import integer_at_least, sync_directory, write_atomically
+from pairgrad.ground import integer_at_least, read_json, sync_directory, write_atomically
 from pairgrad_paper.runs.errors import RunLogError, RunLogWriteError
 
 IMPORTANT = frozenset({"epoch", "checkpoint", "resume", "stop", "evaluation"})  # kinds that are on the disk when `write` returns
@@ -153,10 +153,10 @@ def _lines(path: Path) -> tuple[list[bytes], bytes]:
 
 def _event(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str, Any]:
     try:
-        event = json.loads(line, parse_constant=_no_constant)
+        event = read_json(line, strict=True)
         if not isinstance(event, dict) or type(event.get("kind")) is not str or type(event.get("step")) is not int:
             raise ValueError('no object with a string "kind" and an integer "step"')
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RunLogError(
             f"{path}, line {number} is damaged ({error}; {len(line)} bytes, beginning {line[:40]!r}): restore the file from a copy; or keep a "
             "copy of it, take that line out, and do without its event"
@@ -194,7 +194,3 @@ def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _restored(item) for key, item in value.items()}
     return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -10,18 +10,19 @@ import stat
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
-import safetensors.torch
+import safetensors
 import torch
-from safetensors import SafetensorError
 
+from pairgrad.ground import read_json, read_safetensors
 from pairgrad_paper.runs.errors import CheckpointError, RunError
 
 FORMAT = 2
 _READ = (1, FORMAT)  # 1 has no checksums of blocks
 JSON = "state.json"
 SAFETENSORS = "state.safetensors"
+_DEEPEST = 400  # of the JSON of a state as deep as `tree` saves it
 BLOCK = 1 << 16  # bytes that share a checksum
 ADVICE = "Nothing was removed: `pairgrad check RUN` examines every checkpoint of the run, and `pairgrad train ... --from` resumes from one you choose"
 
@@ -38,8 +39,11 @@ class Manifest:
     blocks: tuple[int, ...] | list[int] = ()  # CRC-32 of each block of state.safetensors: where it differs, if it does
 
     def text(self) -> str:
+        """As it is written; a ValueError if it has more than is read."""
         content = asdict(self)
-        return json.dumps({"format": FORMAT, "content_sha256": _content_digest(content), "content": content}, allow_nan=False) + "\n"
+        text = json.dumps({"format": FORMAT, "content_sha256": _content_digest(content), "content": content}, allow_nan=False) + "\n"
+        read_json(text, strict=True, deepest=_DEEPEST)
+        return text
 
 
 def digest(file: BinaryIO) -> tuple[str, tuple[int, ...]]:
@@ -62,7 +66,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / JSON
     _size(path)
     try:
-        document = json.loads(path.read_bytes(), parse_constant=_no_constant)
+        document = read_json(path.read_bytes(), strict=True, deepest=_DEEPEST)
         written, content = document["format"], document["content"]
         if written not in _READ:
             raise CheckpointError(
@@ -70,6 +74,7 @@ def read_manifest(folder: Path) -> Manifest:
             )
         same = document["content_sha256"] == _content_digest(content)
         manifest = Manifest(**content)
+        _check_types(manifest)
     except OSError as error:
         raise _unreadable(path, error) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -109,8 +114,8 @@ def read_tensors(folder: Path, manifest: Manifest, device: str | torch.device) -
         raise _unreadable(path, error) from error
     _compare(path, io.BytesIO(content), manifest)
     try:
-        return {name: tensor.to(device) for name, tensor in safetensors.torch.load(content).items()}
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        return {name: tensor.to(device) for name, tensor in read_safetensors(content)[0].items()}
+    except ValueError as error:
         raise RunError(
             f"{path} is as it was written (SHA-256 {manifest.sha256[:12]}...), and safetensors {safetensors.__version__} cannot read it "
             f"({error}): use the versions that wrote it (run.json names them)"
@@ -127,6 +132,12 @@ def _compare(path: Path, file: BinaryIO, manifest: Manifest) -> None:
         f"{path} is damaged ({manifest.bytes} bytes, as many as were written; SHA-256 is {found[:12]}..., {manifest.sha256[:12]}... was "
         f"written; they differ{where}). {ADVICE}"
     )
+
+
+def _check_types(manifest: Manifest) -> None:
+    numbers = [manifest.step, manifest.bytes, *manifest.blocks]
+    if not all(type(number) is int and number >= 0 for number in numbers) or type(manifest.sha256) is not str:
+        raise TypeError("step, bytes and blocks must be whole numbers, and sha256 a text")
 
 
 def _content_digest(content: Any) -> str:
@@ -148,7 +159,3 @@ def _unreadable(path: Path, error: OSError) -> RunError:
     if isinstance(error, PermissionError):
         return RunError(f"{path} cannot be read ({error.strerror}): make it readable for this user")
     return CheckpointError(f"{path} cannot be read ({error.strerror}). {ADVICE}")
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -284,8 +284,11 @@ def _cut_back(path: Path, step: int) -> None:
     """Take from the monitor's file the looks after `step`, which will come again, and a row that was not finished."""
     if not path.exists():
         return
-    head, *rows = list(csv.reader(io.StringIO(path.read_text(), newline=""))) or [[]]
-    kept = [row for row in rows if len(row) == len(head) and row[0].isdigit() and int(row[0]) <= step]
+    try:
+        head, *rows = list(csv.reader(io.StringIO(path.read_text(errors="replace"), newline=""))) or [[]]
+    except csv.Error as error:
+        raise RunError(f"{path} is damaged ({error}): move it elsewhere, and the run starts another") from error
+    kept = [row for row in rows if len(row) == len(head) and row[0].isdecimal() and len(row[0]) < 20 and int(row[0]) <= step]
     if kept != rows:
         text = io.StringIO(newline="")
         csv.writer(text).writerows([head, *kept])

@@ -245,8 +245,8 @@ def _begin(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     head = ",".join(COLUMNS)
     if path.exists() and path.stat().st_size:
-        with path.open(newline="") as file:
-            found = file.readline().strip()
+        with path.open(newline="", errors="replace") as file:
+            found = file.readline(10 * len(head)).strip()
         if path.read_bytes()[-1:] != b"\n":  # a run that was ended in the middle of a row
             with path.open("a", newline="") as file:
                 file.write("\r\n")
