@@ -1,8 +1,9 @@
 """What every other part stands on: arithmetics, checks, files and timing. Imports torch and numpy, nothing of ours.
 
 `arithmetic` (floats, mpmath, balls), `balls`, `quadrature`, `certificate` (a statement about an error), `checks` (of arguments), `files` (atomic writes),
-`timing` (medians of interleaved calls), `devices` (what differs between types of devices), `compilation`, `precision` (autocast off), `_torch_private`
-(every private name of torch that is used). The names below are for packages that build on pairgrad, such as the paper's experiments.
+`text` (names and messages of others, made printable), `timing` (medians of interleaved calls), `devices` (what differs between types of devices),
+`compilation`, `precision` (autocast off), `_torch_private` (every private name of torch that is used).
+The names below are for packages that build on pairgrad, such as the paper's experiments.
 """
 
 from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchArithmetic
@@ -10,6 +11,7 @@ from pairgrad.ground.balls import flint, working_precision
 from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, integer_at_least, one_of
 from pairgrad.ground.files import sync_directory, temporary_name, write_atomically
+from pairgrad.ground.text import printable
 from pairgrad.ground.timing import machine, machine_line, median_seconds, processor, threads
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "machine_line",
     "median_seconds",
     "one_of",
+    "printable",
     "processor",
     "rounded_up",
     "sync_directory",
