@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import warnings
 
 import pytest
 import torch
@@ -104,6 +105,22 @@ def test_consoles(report, terminal):
     assert SHOWN in safe(file.getvalue())
     console.print("bold", style="bold")
     assert ("\x1b[1mbold\x1b[0m" in file.getvalue()) is terminal
+
+
+def test_monitors(tmp_path):
+    scalars = {}
+    path = tmp_path / "coherence.csv"
+    with (
+        pg.CoherenceMonitor(every=1, csv=path, log=lambda given, _: scalars.update(given), share=1.0) as monitor,
+        warnings.catch_warnings(record=True) as seen,
+    ):
+        warnings.simplefilter("always")
+        loss(**{EVIL: INPUTS[EVIL].clone().requires_grad_()}).backward()
+        monitor.step()
+    assert [safe(str(warning.message)) for warning in seen]
+    assert [name for name in scalars if SHOWN in safe(name)]
+    assert SHOWN in safe(path.read_text())
+    assert len(path.read_text().splitlines()) == 2
 
 
 def test_sessions_of_tests():
