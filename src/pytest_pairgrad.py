@@ -156,10 +156,10 @@ def coherence(request: pytest.FixtureRequest) -> Callable[..., Report]:
         if intent is not None:
             options.setdefault("intent", intent)
         found = session.check(item.nodeid, fn, inputs, allow=allow, **options)
-        item.user_properties.append(("coherence", f"{found.report.name}: {found.report.headline}"))
+        item.user_properties.append(("coherence", found.said))
         item.add_report_section("call", "coherence", str(found.report))
         if not found.passed:
-            raise AssertionError(f"{found.report.name}: {found.report.headline}\n\n{found.report.explain()}")
+            raise AssertionError(f"{found.said}\n\n{found.report.explain()}")
         return found.report
 
     return check

@@ -91,6 +91,21 @@ def test_what_is_missing_or_wrong_is_named(tmp_path, bank):
         ({"features": FEATURES, "labels": LABELS, **own}, {"temperature": "-1"}, "temperature must be a positive finite number"),
         ({"features": FEATURES, "labels": LABELS, **own}, {"bank": json.dumps({"cap": "x"})}, "cannot be made again: cap must be"),
         ({"features": FEATURES, "labels": LABELS, **own}, {"bank": "{"}, "cannot be made again"),
+        (
+            {"features": FEATURES, "labels": LABELS, **own, "bank.counts": torch.tensor([1.0, 2, -3, 4])},
+            {},
+            r"the bank in .*x\.safetensors cannot be used: bank\.counts of class 2 must be a finite number >= 0, got -3",
+        ),
+        (
+            {
+                "features": FEATURES,
+                "labels": LABELS,
+                "mean_direction": own["bank.sums"],
+                "concentration": torch.tensor([1.0, 2, 3, torch.inf]),
+            },
+            {},
+            r"the classes in .*x\.safetensors cannot be used: concentration must be finite and >= 0, got inf for class 3",
+        ),
         ({"features": FEATURES, "labels": LABELS, **own, "bank.counts": torch.zeros(3)}, {}, r"bank\.sums .* must have shape"),
     ):
         save_file({name: t.clone() for name, t in tensors.items()}, path, metadata)

@@ -240,7 +240,11 @@ def test_wrong_batches_are_explained(tmp_path, trained):
         ),
         ("loss", {"features": "nothing", "labels": "labels"}, "nothing.pt must hold one tensor"),
         ("new", {"features": "features", "labels": "labels"}, "has no samples, all counts are 0: save it after it was updated"),
-        ("nan", {"features": "features", "labels": "labels"}, "must have finite sums and counts >= 0"),
+        (
+            "nan",
+            {"features": "features", "labels": "labels"},
+            "nan.pt cannot be used: bank.sums of class 0 must be finite numbers in torch.float32, got nan",
+        ),
         ("odd", {"features": "features", "labels": "labels"}, "sums and compensation in"),
         ("model", {"features": "features", "labels": "labels"}, "must hold a bank (sums, compensation, counts) or mean_direction"),
     ):

@@ -103,3 +103,22 @@ def test_audits(tmp_path: Path) -> None:
     assert unreadable(shown.output) == []
     assert all("[" in line or line.startswith("  ") for line in unreadable(stored.output))
     assert len(re.findall(r"^  - \[alarm\] input 0: .* lines$", stored.output, re.MULTILINE)) == 1
+
+
+def test_names_of_files_cannot_move_the_cursor_or_give_commands(tmp_path, monkeypatch):
+    """Escape sequences and lines that a code host would obey, in the messages of commands, of audits and of tracebacks."""
+    monkeypatch.chdir(tmp_path)
+    name = "a\x1b[31m\n::error::b\u202e"
+    (tmp_path / f"{name}.py").write_text(f"def f(x):\n    raise RuntimeError({name!r})\n")
+    for arguments in (
+        ("certify", f"{name}.pt"),
+        ("certify", f"{name}.pt", "--debug"),
+        ("audit", f"{name}.py:f", "--inputs", "randn(2)", "--traceback", "--effort", "quick"),
+        ("audit", "losses:f", "--html", f"{name}"),
+        ("plan", "--classes", "10", "--dim", "8", "--ranks", "2", "--json", f"{name}/missing/plan.txt/"),
+    ):
+        done = invoke(*arguments)
+        shown = done.stdout + done.stderr
+        assert "a\\x1b[31m" in shown or "plan" in arguments, shown
+        assert not [character for character in "\x1b\u202e" if character in shown], repr(shown)
+        assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")], shown

@@ -78,8 +78,12 @@ def test_one_line_each_and_nothing_that_ends_it_early():
     line = failure_annotation("a, b: 100 %\nc", "50 %, x: y\r\n::error::z", "dir,with:odd%name.py:7")
     assert "\n" not in line
     assert "\r" not in line
-    assert line == "::error file=dir%2Cwith%3Aodd%25name.py,line=7,title=a%2C b%3A 100 %25%0Ac::50 %25, x: y%0D%0A::error::z"
-    assert fields(line) == ("error", {"file": "dir,with:odd%name.py", "line": "7", "title": "a, b: 100 %\nc"}, "50 %, x: y\r\n::error::z")
+    assert line == "::error file=dir%2Cwith%3Aodd%25name.py,line=7,title=a%2C b%3A 100 %25%0Ac::50 %25, x: y\\r%0A\\x3a:error::z"
+    assert fields(line) == (
+        "error",
+        {"file": "dir,with:odd%name.py", "line": "7", "title": "a, b: 100 %\nc"},
+        "50 %, x: y\\r\n\\x3a:error::z",
+    )
 
 
 def test_a_place_is_left_out_where_there_is_none():

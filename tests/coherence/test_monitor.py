@@ -49,9 +49,26 @@ def test_rows_are_those_of_each_look():
     assert {row["function"] for row in monitor.rows} == {"Capped", "Direction", "Opaque", "Quarters"}
     assert {row["visits"] for row in monitor.rows} == {10}  # since the last look
     capped = [row for row in monitor.rows if row["function"] == "Capped"]
-    assert all(row["verdict"] == "incoherent" and float(row["defect"]) > 0.01 for row in capped)
+    assert all(row["verdict"] == "incoherent" and row["defect"] > 0.01 for row in capped)
     assert all(row["looked"] >= 1 for row in monitor.rows)
     assert {node.visits for node in monitor.report.nodes} == {10}
+
+
+def test_rows_are_a_list_of_numbers_and_texts(tmp_path):
+    """Each value of the type that it has by nature; the file has the same values, rounded."""
+    monitor = watched(30, every=10, csv=tmp_path / "coherence.csv")
+    assert monitor.rows[:3] == list(monitor.rows)[:3]
+    assert monitor.rows[-1]["step"] == 30
+    texts, whole = {"function", "location", "verdict"}, {"step", "visits", "looked", "decided", "failed"}
+    for row in monitor.rows:
+        assert {name: type(value) for name, value in row.items()} == {
+            name: str if name in texts else int if name in whole else float for name in COLUMNS
+        }
+    with (tmp_path / "coherence.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    for row, line in zip(monitor.rows, written, strict=True):
+        for name, value in row.items():
+            assert line[name] == (f"{value:.{4 if name.startswith('s') else 6}g}" if isinstance(value, float) else str(value)), name
 
 
 def test_the_file_goes_on_where_it_was(tmp_path):

@@ -132,6 +132,24 @@ def test_a_checkpoint_that_cannot_be_read_changes_nothing(save, tmp_path):
     assert_same_bits(criterion, before)
 
 
+def test_a_checkpoint_whose_scores_would_not_be_finite_changes_nothing(save):
+    """In float64 it can be used, in float32 not."""
+
+    def huge(criterion, _module):
+        fill(criterion)
+        criterion.estimator.Ave = criterion.estimator.Ave.double()
+        criterion.estimator.Ave[2] *= 1e100
+
+    path, _ = save(huge)
+    criterion = ProCoLoss(SAVED_DIM, TAU, SAVED_CLASSES)
+    before = bits(criterion)
+    message = rf"the class state in '{path}' cannot be used: estimator\.Ave \* estimator\.Amount of class 2 must be finite numbers in torch\.float32"
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(criterion, path)
+    assert_same_bits(criterion, before)
+    assert loaded(path, dtype=torch.float64)(torch.ones(1, SAVED_DIM, dtype=torch.float64)).isfinite().all()
+
+
 def test_a_checkpoint_under_another_key(save):
     def renamed(criterion, _module):
         fill(criterion)

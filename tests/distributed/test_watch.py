@@ -43,6 +43,10 @@ def says_who_is_missing(how: str) -> tuple[str, tuple[int, ...]]:
         assert here is not None
         here.leave_word((1,), "rank 1 stopped: its disk is full")
         os._exit(1)
+    for number in range(10 if how == "at once" else 0):
+        Communicator("run", dist.group.WORLD).total(f"question {number}", torch.zeros(1))
+    if dist.get_rank() == 1 and how == "at once":
+        os._exit(1)  # before its next sign of life
     if dist.get_rank() == 0 and how == "killed":
         kill_when_it_waits(pids[1], 1)
     with pytest.raises(RankError) as error:
@@ -51,7 +55,14 @@ def says_who_is_missing(how: str) -> tuple[str, tuple[int, ...]]:
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize(("how", "words"), [("killed", "last seen in 'classes: header'"), ("left", "rank 1 stopped: its disk is full")])
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("killed", "last seen in 'classes: header'"),
+        ("left", "rank 1 stopped: its disk is full"),
+        ("at once", "last seen after 'run: question 9' (number 14)"),
+    ],
+)
 def test_where_a_rank_was_lost_and_why(how: str, words: str) -> None:
     text, ranks = run(2, says_who_is_missing, how, expect=(0,))[0]
     assert words in text

@@ -55,6 +55,29 @@ def test_a_state_of_another_memory_is_not_loaded() -> None:
         pg.ClassBank(4, 3).load_state_dict(filled(memory="two-epochs").state_dict())
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("sums", torch.nan, "sums of class 2 must be finite numbers in torch.float32, got nan: use a state saved earlier"),
+        ("sums", 1e300, "sums of class 2 must be finite numbers in torch.float32, got inf: use a state saved earlier"),
+        ("sums", 1e30, r"sums of class 2 must have a mean of length at most 1e\+18"),
+        ("compensation", torch.inf, "compensation of class 2 must be finite numbers"),
+        ("counts", -1.0, "counts of class 2 must be a finite number >= 0, got -1: use a state saved earlier"),
+        ("counts", torch.nan, "counts of class 2 must be a finite number >= 0, got nan"),
+        ("next_sums", torch.nan, "next_sums of class 2"),
+    ],
+)
+def test_a_state_that_no_update_could_have_reached_is_refused(name: str, value: float, message: str) -> None:
+    """As by `update`: at once, and nothing has changed. Averaged counts, which are fractions, are taken."""
+    state = {key: tensor.double() if key != "_extra_state" else tensor for key, tensor in filled(memory="two-epochs").state_dict().items()}
+    bank = filled(memory="two-epochs")
+    before = snapshot(bank)
+    with pytest.raises(ValueError, match=message):
+        bank.load_state_dict(state | {name: state[name].index_fill(0, torch.tensor([2]), value)})
+    untouched(bank, before)
+    bank.load_state_dict(state | {"counts": state["counts"] / 3})
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_loading_by_assignment(dtype: torch.dtype, device: str) -> None:

@@ -52,14 +52,14 @@ def replaced(tensor: torch.Tensor, value: float) -> torch.Tensor:
             replaced(MEANS, 0.0),
             KAPPAS,
             ValueError,
-            "mean_direction must have finite rows that are not zero: a row of zeros has no direction",
+            "mean_direction must have finite rows that are not zero: that of class 1 has no direction",
         ),
         (replaced(MEANS, math.nan), KAPPAS, ValueError, "mean_direction must have finite rows"),
         (replaced(MEANS, math.inf), KAPPAS, ValueError, "mean_direction must have finite rows"),
-        (MEANS, replaced(KAPPAS, -2.0), ValueError, "concentration must be finite and >= 0, got values from -2 to 1"),
+        (MEANS, replaced(KAPPAS, -2.0), ValueError, "concentration must be finite and >= 0, got -2 for class 1"),
         (MEANS, replaced(KAPPAS, -(2.0**-20)), ValueError, "concentration must be finite and >= 0"),
         (MEANS, replaced(KAPPAS, math.nan), ValueError, "concentration must be finite and >= 0"),
-        (MEANS, replaced(KAPPAS, math.inf), ValueError, "concentration must be finite and >= 0, got values from 1 to inf"),
+        (MEANS, replaced(KAPPAS, math.inf), ValueError, "concentration must be finite and >= 0, got inf for class 1"),
     ],
 )
 def test_wrong_arguments(means: torch.Tensor, kappas: torch.Tensor, error: type[Exception], message: str) -> None:
@@ -105,7 +105,7 @@ def test_the_longest_and_the_shortest_that_can_be_squared_are_fine(dtype: torch.
     [
         ([[1, 1], [1e30, 1e30]], r"rows of a length from 1e-18 to 1e\+18, got lengths from 1\.41421 to 1\.41421e\+30 in"),
         ([[1, 1], [1e-30, 1e-30]], r"rows of a length from 1e-18 to 1e\+18, got lengths from 1\.41421e-30 to 1\.41421 in"),
-        ([[2, 3], [0, 0]], "a row of zeros has no direction"),
+        ([[2, 3], [0, 0]], "that of class 1 has no direction"),
     ],
 )
 def test_a_row_of_zeros_is_told_from_one_of_another_length(means: list, message: str) -> None:

@@ -172,7 +172,7 @@ def test_a_loss_that_is_not_finite_leaves_the_batch_and_the_state(tmp_path):
             with torch.no_grad():
                 subject.network.classifier.weight.fill_(torch.inf)
 
-        with pytest.raises(NonFinite, match="the outputs of update 10 is not finite"):
+        with pytest.raises(NonFinite, match="the outputs of update 10 are not finite"):
             train(run, subject, QUICK, At(10, break_it))
     failure = load_checkpoint(path / "failures" / "step-00000010")
     assert failure.extra == {"update": 10, "what": "outputs", "state_is_from_before_the_update": True}
@@ -259,6 +259,22 @@ def test_scalars_for_tensorboard(tmp_path):
     assert Writer.scalars["train/total", 4] == record(tmp_path / "run", "step")[0]["total"]
     assert Writer.scalars["epoch/lr", 8] == 0.005
     assert first == [1, 6]  # what an earlier process wrote up to there stays
+
+
+def test_logits_for_which_the_loss_would_not_be_finite(tmp_path):
+    """They are finite, and divided by the temperature they are not: the reason is told, and the batch is kept."""
+    given = arm("patt", "arfr", 1, "loss.logit_temperature=1e-18")
+    with opened(tmp_path / "run", given) as run:
+        subject = made(given)
+
+        def enlarge():
+            with torch.no_grad():
+                subject.network.classifier.bias.fill_(1e30)
+
+        reason = r"the loss of update 3 is not finite: logits must leave every row a class .* at temperature 1e-18"
+        with pytest.raises(NonFinite, match=reason) as caught:
+            train(run, subject, QUICK, At(3, enlarge))
+    assert load_checkpoint(caught.value.kept).extra["what"] == "loss"
 
 
 def test_a_failure_that_cannot_be_kept_is_still_told(tmp_path):

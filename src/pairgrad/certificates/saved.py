@@ -31,6 +31,7 @@ from pairgrad.ground.files import write_atomically
 from pairgrad.losses.options import check_temperature
 from pairgrad.losses.scores import State
 from pairgrad.sphere import ClassBank, ClassState
+from pairgrad.sphere.inputs import check_statistics
 from pairgrad.sphere.saved import read_options
 
 _RULE = {"concentration": "estimator", "cap": "cap", "small_samples": "small_samples"}  # stored name: option of ClassBank and of its rule
@@ -141,7 +142,7 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
         try:
             return ClassState(tensors["mean_direction"], tensors["concentration"]), {}
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the class state in {path} cannot be made again: {error}") from None
+            raise ValueError(f"the classes in {path} cannot be used: {error}") from None
     if prefix is not None and prefix not in prefixes:
         prefix = f"{prefix}." if f"{prefix}." in prefixes else prefix
     if prefix is None and len(prefixes) > 1:
@@ -159,10 +160,10 @@ def _state(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str
             f"{prefix}sums and {prefix}compensation in {path} must have shape (classes, dim) and {prefix}counts (classes,), got "
             f"{', '.join(map(describe, kept.values()))}"
         )
-    if not all(bool(tensor.isfinite().all()) for tensor in kept.values()) or bool((kept["counts"] < 0).any()):
-        raise ValueError(
-            f"the bank in {path} must have finite sums and counts >= 0, got other values: it is damaged, or was saved after a NaN"
-        )
+    try:
+        check_statistics(*kept.values(), names=(f"{prefix}sums", f"{prefix}compensation", f"{prefix}counts"))
+    except ValueError as error:
+        raise ValueError(f"the bank in {path} cannot be used: {error}") from None
     try:
         extra = [tensors.get(f"{place}_extra_state") for place in (prefix.removesuffix("bank."), prefix)]
         saved = {name: value for state in extra if state is not None for name, value in read_options(state).items()}

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from pairgrad.cli.mistakes import THREADS, check_file, explained, fail
     from pairgrad.cli.output import Tick, prepare, progress
     from pairgrad.cli.pages import Columns, Command, Group
-    from pairgrad.cli.streams import Streams, silence
+    from pairgrad.cli.streams import Console, Streams, silence
 
 __all__ = [
     "THREADS",
     "Columns",
     "Command",
+    "Console",
     "Group",
     "Streams",
     "Tick",
@@ -42,7 +43,7 @@ _NAMES = {
     "mistakes": ("THREADS", "check_file", "explained", "fail"),
     "output": ("Tick", "prepare", "progress"),
     "pages": ("Columns", "Command", "Group"),
-    "streams": ("Streams", "silence"),
+    "streams": ("Console", "Streams", "silence"),
 }
 __getattr__, __dir__ = attach(__name__, {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names})
 

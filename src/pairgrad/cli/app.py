@@ -10,6 +10,7 @@ import typer
 
 from pairgrad.cli.commands import COMMANDS
 from pairgrad.cli.pages import HELP, Columns, Command, Contents, Group, add
+from pairgrad.ground.text import printable
 
 GROUP = "pairgrad.commands"  # of entry points
 
@@ -41,7 +42,8 @@ def added() -> list[Command | Columns]:
             found += entry.load()
         except Exception as error:
             name = entry.dist.name if entry.dist else entry.name
-            typer.echo(f"pairgrad: the commands of {name} cannot be loaded ({type(error).__name__}: {error}); install it again", err=True)
+            said = f"pairgrad: the commands of {name} cannot be loaded ({type(error).__name__}: {error}); install it again"
+            typer.echo(printable(said), err=True)
     return found
 
 

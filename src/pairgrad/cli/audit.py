@@ -32,6 +32,7 @@ from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.report.sweep import SweepReport
 from pairgrad.coherence.subject.intent import INTENTS
 from pairgrad.ground.checks import integer_at_least, one_of
+from pairgrad.ground.text import printable
 
 COHERENT, INCOHERENT, UNTOLD = 0, 1, 2  # exit codes
 _CHOICES = {
@@ -81,7 +82,7 @@ def run(options: AuditOptions) -> int:
     except Exception as error:
         audits.say(f"cannot continue: {saying(error)}")
         if options.traceback:
-            audits.streams.line(traceback.format_exc(), err=True)
+            audits.streams.line(printable(traceback.format_exc(), lines=True), err=True)
         audits.give_up(f"cannot continue: {saying(error)}")
     return audits.code
 
@@ -199,7 +200,7 @@ class _Audits:
             found = "nothing was found until then" if empty else "this was found until then:"
             self.say(f"{trouble}; {found}" if as_text else trouble)
             if self._options.traceback and outcome.failure is not None and outcome.failure["way"]:
-                self.streams.line(outcome.failure["way"], err=True)
+                self.streams.line(printable(outcome.failure["way"], lines=True), err=True)
         if report is not None and as_text and not (trouble and empty):
             _print(self.streams, report, self._options)
         for note in outcome.notes:
@@ -326,7 +327,7 @@ def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dic
     """How stages are shown: a bar on a terminal, a line each elsewhere."""
     name, last, terminal = f"{target}: " if target else "", "", streams.err.is_terminal
     calls = TextColumn("{task.fields[calls]} calls")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=16), calls, TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=16), calls, TimeElapsedColumn())
     with Progress(*columns, console=streams.err, transient=True, disable=quiet or not terminal) as bar:
         task = bar.add_task(f"{name}starting", total=None, calls=0)
 
@@ -336,7 +337,7 @@ def _shown(streams: Streams, target: str, quiet: bool) -> Iterator[Callable[[dic
             bar.update(task, description=f"{name}{stage['stage']}", total=steps or None, completed=max(step - 1, 0), calls=calls)
             if steps and stage["stage"] != last and not quiet and not terminal:
                 last = stage["stage"]
-                streams.line(f"{name}[{step}/{steps}] {last} ({_counted(calls)}, {stage['seconds']:.1f} s)", err=True)
+                streams.line(printable(f"{name}[{step}/{steps}] {last} ({_counted(calls)}, {stage['seconds']:.1f} s)"), err=True)
 
         yield show
 

@@ -134,10 +134,10 @@ def _swept(
 ) -> SweepReport:
     """The sweep that is asked for; a function of the user's that makes inputs gets the values that it takes."""
     dtype = torch.float64 if request["dtype"] is None else DTYPES[request["dtype"]]
-    grid = make_sweep(request["sweep"], request["seed"], dtype)
+    grid = _made("--sweep", make_sweep, request, dtype)
     inputs: Any = None
     if request["inputs"] is not None:
-        args, kwargs = make_inputs(request["inputs"], request["seed"], dtype)
+        args, kwargs = _made("--inputs", make_inputs, request, dtype)
         inputs = targets.arranged(fn, path, args, kwargs)[0] if args and kwargs else kwargs or args
     elif request["inputs_from"] is not None:
         inputs = _named(request["inputs_from"], module)
@@ -160,6 +160,17 @@ def _swept(
     return sweep(fn, inputs, progress=told, **everything)
 
 
+def _made(option: str, make: Callable[[str, int, torch.dtype], Any], request: dict[str, Any], dtype: torch.dtype) -> Any:
+    """What an option describes. Whatever goes wrong with it is not the function's doing."""
+    text = request[option.removeprefix("--")]
+    try:
+        return make(text, request["seed"], dtype)
+    except SpecError as error:
+        raise Unusable(f"{option}: {error}") from None
+    except Exception as error:
+        raise Unusable(f"{option}: cannot make {text[:200]!r}: {saying(error)}") from None
+
+
 def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict[str, Any]) -> tuple[Any, Any]:
     """What the callable is given, and the domain."""
     domain = None if request["domain"] is None else parse_domain(request["domain"])
@@ -168,7 +179,7 @@ def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict
     own = next((parameter.dtype for parameter in parameters if parameter.is_floating_point()), torch.float64)
     dtype = own if request["dtype"] is None else DTYPES[request["dtype"]]
     if request["inputs"] is not None:
-        args, kwargs = make_inputs(request["inputs"], request["seed"], dtype)
+        args, kwargs = _made("--inputs", make_inputs, request, dtype)
         if not parameters and not any(tensor.is_floating_point() for tensor in tensors((args, kwargs))):
             args, kwargs = pytree.tree_map_only(float, lambda number: torch.tensor(number, dtype=dtype), (args, kwargs))
     elif request["inputs_from"] is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.text import Text
 
 import pairgrad as pg
@@ -18,6 +17,7 @@ from pairgrad.cli.commands import CertifyOptions
 from pairgrad.cli.mistakes import fail
 from pairgrad.cli.output import print_table, save_json
 from pairgrad.cli.spec_values import load
+from pairgrad.cli.streams import Console
 from pairgrad.ground.checks import describe, one_of, real_number
 from pairgrad.losses.adjust import log_prior
 from pairgrad.sphere import ClassBank

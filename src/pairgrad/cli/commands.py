@@ -207,12 +207,11 @@ def plan(options: PlanOptions) -> None:
     For one rank it prints the floor in time and bytes on a GPU, and what each execution launches, moves and allocates, beside what was counted. Predictions
     are called so. A layout D x C has D replicas of the class bank, each sharded over C ranks.
     """
-    from rich.console import Console
-
     from pairgrad.cli import plan as command
+    from pairgrad.cli.streams import Console
 
     with explained("plan", options.json, file="--json", also=(command.WrongOption,)):
-        found = command.run(options, Console(highlight=False))
+        found = command.run(options, Console())
     if found.shown.problem:
         raise typer.Exit(1)
 
@@ -280,10 +279,10 @@ def bench(options: BenchOptions) -> None:
 
 def realizations() -> None:
     """List the ways to compute the potential and what each trades."""
-    from rich.console import Console
     from rich.table import Table
 
     import pairgrad
+    from pairgrad.cli.streams import Console
 
     table = Table("name", "coherent", "what it computes", "what it trades")
     for r in pairgrad.realizations():

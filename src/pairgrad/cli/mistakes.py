@@ -14,6 +14,7 @@ from typing import NoReturn
 import typer
 
 from pairgrad.cli.exit_codes import MISTAKE
+from pairgrad.ground.text import printable
 
 THREADS = 4096  # more than that are a slip of the finger
 IN_FULL = ContextVar("IN_FULL", default=False)  # whether --debug was given: mistakes come with their tracebacks
@@ -22,8 +23,8 @@ IN_FULL = ContextVar("IN_FULL", default=False)  # whether --debug was given: mis
 def fail(command: str, message: object) -> NoReturn:
     """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
     if IN_FULL.get() and sys.exc_info()[0] is not None:
-        typer.echo(traceback.format_exc(), err=True)
-    typer.echo(f"pairgrad {command}: {message}", err=True)
+        typer.echo(printable(traceback.format_exc(), lines=True), err=True)
+    typer.echo(printable(f"pairgrad {command}: {message}", lines=True), err=True)
     raise typer.Exit(MISTAKE) from None
 
 

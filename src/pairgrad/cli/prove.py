@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.text import Text
 
 import pairgrad as pg
@@ -18,6 +17,7 @@ from pairgrad.certificates.rounding import HYPOTHESIS, measured_slope_rounding, 
 from pairgrad.cli.commands import ProveOptions
 from pairgrad.cli.mistakes import fail
 from pairgrad.cli.output import print_table, progress
+from pairgrad.cli.streams import Console
 from pairgrad.ground.balls import flint
 from pairgrad.ground.certificate import rounded_up
 

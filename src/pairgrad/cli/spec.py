@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pairgrad.cli.spec_values import DTYPES, FIXED, KNOWN, LARGEST, MAKERS, Making, as_tensor, load, tensors
+from pairgrad.cli.spec_values import DTYPES, FIXED, KNOWN, LARGEST, MAKERS, MOST_DIMENSIONS, Making, as_tensor, load, tensors
 from pairgrad.coherence import Box, LogRange
 from pairgrad.coherence.subject.constraint import as_constraint
 
@@ -167,10 +167,13 @@ class _Reader:
         """What goes wrong while a value is made is an error at its column."""
         try:
             yield
-        except (OSError, ValueError, RuntimeError, OverflowError) as error:
-            if isinstance(error, SpecError):
-                raise
+        except SpecError:
+            raise
+        except (OSError, ValueError) as error:
             raise self.error(str(error).splitlines()[0], node) from None
+        except Exception as error:  # torch has many for what it cannot make
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise self.error(f"cannot make {self.shown(node)}: {reason}", node) from None
 
     def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
         """Positional and keyword ones, and whether a single file is all of them."""
@@ -304,6 +307,8 @@ class _Reader:
             raise self.error("randint of two numbers needs a shape too", node, hint)
         if len(numbers) not in maker.numbers:
             raise wrong
+        if len(shape) > MOST_DIMENSIONS:
+            raise self.error(f"{name} of {len(shape)} dimensions has more than {MOST_DIMENSIONS}", node)
         if math.prod(shape) > LARGEST:
             raise self.error(f"{name} of {math.prod(shape)} elements is more than {LARGEST}", node)
         return [*numbers, shape] if maker.shape else numbers
@@ -315,13 +320,13 @@ class _Reader:
             sign, plain = -1 if isinstance(node.op, ast.USub) else 1, node.operand
         if not isinstance(plain, ast.Constant) or isinstance(plain.value, bool) or not isinstance(plain.value, int | float):
             raise self.error(f"expected {expected}, got {self.shown(node)}", node, hint)
-        if isinstance(plain.value, int) and plain.value >= 2**64:
-            raise self.error("a whole number must be below 2 to the 64", node)
+        if isinstance(plain.value, int) and plain.value >= 2**63:
+            raise self.error("a whole number must be below 2 to the 63", node)
         return sign * plain.value
 
     def size(self, value: float, node: ast.expr) -> int:
-        if not isinstance(value, int) or value < 0:
-            raise self.error(f"a size must be a whole number >= 0, got {value:g}", node)
+        if not isinstance(value, int) or not 0 <= value <= LARGEST:
+            raise self.error(f"a size must be a whole number from 0 to {LARGEST}, got {value:g}", node)
         return value
 
     def _load(self, path: str, node: ast.expr) -> Any:

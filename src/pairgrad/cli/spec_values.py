@@ -20,6 +20,7 @@ DTYPES = {
     for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex128", "complex64")
 }
 LARGEST = 2**28  # elements of one tensor; a slip of the finger should not fill the memory
+MOST_DIMENSIONS = 64  # torch makes tensors of more, and does nothing with them
 
 
 @dataclass
@@ -55,8 +56,8 @@ def _geometric(low: float, high: float, count: float, making: Making) -> torch.T
 def _integers(*arguments: Any) -> torch.Tensor:
     """Of [low,] high, shape and how to make them."""
     low, high, shape, making = arguments if len(arguments) == 4 else (0, *arguments)
-    if not (low == int(low) and high == int(high) and low < high):
-        raise ValueError(f"randint needs whole numbers low < high, got {low:g} and {high:g}")
+    if not (-(2**63) <= low < high < 2**63 and low == int(low) and high == int(high)):
+        raise ValueError(f"randint needs whole numbers low < high, both of 64 bits, got {low:g} and {high:g}")
     return torch.randint(int(low), int(high), shape, generator=making.generator)
 
 
@@ -73,7 +74,7 @@ def _chances(p: float, shape: Sequence[int], making: Making) -> torch.Tensor:
 
 
 def _count(value: float) -> int:
-    if value != int(value) or not 0 <= value <= LARGEST:
+    if not 0 <= value <= LARGEST or value != int(value):
         raise ValueError(f"a number of elements must be a whole number from 0 to {LARGEST}, got {value:g}")
     return int(value)
 

@@ -6,13 +6,26 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rich.console import Console
+import rich.console
+from rich.segment import Segment
+
+from pairgrad.ground.text import printable
 
 
-class _Console(Console):
+class Console(rich.console.Console):
+    """A console of rich that prints text as it is: no markup, no colours of its own, and nothing in it that the terminal would obey."""
+
+    def __init__(self, **options: Any) -> None:
+        given: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False} | options
+        super().__init__(**given)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
+
     def on_broken_pipe(self) -> None:
         """The reader is gone. Rich would end the program here, with code 1."""
         silence(self)
@@ -31,7 +44,7 @@ class Streams:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # an old locale knows few characters
         self._command = command
-        self.out, self.err = _Console(highlight=False), _Console(stderr=True, highlight=False)
+        self.out, self.err = Console(), Console(stderr=True)
         self.lost = False
 
     def show(self, text: Any, *, err: bool = False) -> None:
@@ -58,7 +71,7 @@ class Streams:
                 self.line(f"{self._command}: cannot write to standard output: {error.strerror or error}", err=True)
 
 
-def silence(console: Console) -> None:
+def silence(console: rich.console.Console) -> None:
     """Nothing more is written there, not even what is still in a buffer when the program ends."""
     console.quiet = True
     with contextlib.suppress(OSError, ValueError):  # a stream without a file behind it

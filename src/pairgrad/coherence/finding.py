@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pairgrad.ground.text import printable
+
 # Likely causes and remedies, by kind of finding.
 ADVICE: dict[str, tuple[tuple[str, ...], str]] = {
     "defect": (
@@ -139,7 +141,7 @@ class Finding:
     numbers: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"[{self.severity}] {self.where + ': ' if self.where else ''}{self.text}"
+        return printable(f"[{self.severity}] {self.where + ': ' if self.where else ''}{self.text}")
 
     @property
     def causes(self) -> tuple[str, ...]:

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from pairgrad.sphere.inputs import LENGTHS
+
 from .archive import STORAGES, Archive, open_archive
 from .pickles import Construction, Symbol, kind
 
 _SHOWN = 20  # names that a message lists
 _WRAPPERS = ("module", "_orig_mod")  # where DataParallel and torch.compile keep the module they wrap
 _MOST_WRAPPERS = 4
+_EARLIER = "use an earlier checkpoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +127,10 @@ def _estimator_state(archive: Archive, name: str, estimator: Any) -> EstimatorSt
         stated = attributes.get(attribute)
         if isinstance(stated, int) and stated != expected:
             raise ValueError(f"{name}.{attribute} is {stated}, but {name}.Ave has shape {tuple(mean.shape)}: they must agree")
+    most = LENGTHS[torch.float64 if mean.dtype == torch.float64 else torch.float32][1]
+    lengths = torch.linalg.vector_norm(mean, dim=1, dtype=torch.float64)
+    if (lengths > most).any():
+        raise ValueError(f"{name}.Ave is longer than {most:g} for class {int(lengths.argmax())}, where squares overflow: {_EARLIER}")
     vectors = []
     for attribute in ("Amount", "kappa", "logc"):
         vector = _statistic(archive, name, attributes, attribute)
@@ -131,8 +138,12 @@ def _estimator_state(archive: Archive, name: str, estimator: Any) -> EstimatorSt
             raise ValueError(
                 f"{name}.{attribute} has shape {tuple(vector.shape)}, expected ({mean.shape[0]},) as {name}.Ave has {mean.shape[0]} classes"
             )
-        if attribute != "logc" and (vector < 0).any():
-            raise ValueError(f"{name}.{attribute} is negative for class {int((vector < 0).nonzero()[0, 0])}, expected 0 or more")
+        if attribute != "logc":
+            counts = attribute == "Amount"
+            wrong = (vector < 0) | ((vector != vector.round()) if counts else (vector > most))
+            if wrong.any():
+                row, expected = int(wrong.int().argmax()), "a whole number >= 0" if counts else f"a number from 0 to {most:g}"
+                raise ValueError(f"{name}.{attribute} is {float(vector[row]):g} for class {row}, expected {expected}: {_EARLIER}")
         vectors.append(vector)
     return EstimatorState(mean, *vectors)
 
@@ -147,9 +158,7 @@ def _statistic(archive: Archive, estimator: str, attributes: dict[Any, Any], att
         raise ValueError(f"{name} has dtype {tensor.dtype}, expected a floating-point one")
     bad = ~torch.isfinite(tensor)
     if bad.any():
-        raise ValueError(
-            f"{name} has a value that is not finite for class {int(bad.nonzero()[0, 0]) if bad.ndim else 0}: use an earlier checkpoint"
-        )
+        raise ValueError(f"{name} has a value that is not finite for class {int(bad.nonzero()[0, 0]) if bad.ndim else 0}: {_EARLIER}")
     return tensor
 
 

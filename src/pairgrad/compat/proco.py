@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from pairgrad.losses.adjust import real_vector
 from pairgrad.losses.bank_loss import BankLoss
 from pairgrad.potentials import Potential
 from pairgrad.sphere.bank import ClassBank
+from pairgrad.sphere.inputs import check_statistics
 
 _ONE_MEMORY = "estimator exists with memory='two-epochs' only: this criterion has one cumulative memory, estimator_old"
 
@@ -212,8 +214,14 @@ def load_checkpoint(criterion: ProCoLoss, path: str | os.PathLike[str], *, key: 
             f"ProCoLoss(contrast_dim={shape[1]}, num_classes={shape[0]})"
         )
     state = bank.state_dict()
-    for prefix, estimator in (("", found.old), ("next_", found.new)) if bank.memory == "two-epochs" else (("", found.old),):
-        state.update(_statistics(prefix, estimator, bank.sums.dtype))
+    banks = (("", "estimator_old", found.old), ("next_", "estimator", found.new))
+    for prefix, name, estimator in banks if bank.memory == "two-epochs" else banks[:1]:
+        statistics = _statistics(prefix, estimator, bank.sums.dtype)
+        try:
+            check_statistics(*statistics.values(), names=(f"{name}.Ave * {name}.Amount", f"{name}.Ave * {name}.Amount", f"{name}.Amount"))
+        except ValueError as error:
+            raise ValueError(f"the class state in {str(Path(path))!r} cannot be used: {error}") from None
+        state.update(statistics)
     bank.load_state_dict(state)
     return criterion
 

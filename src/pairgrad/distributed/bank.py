@@ -104,7 +104,6 @@ class DistributedClassBank(ClassBank):
         if layout.classes.size > 1:
             self._mesh = mesh_of(layout, self.sums.device.type)
             self.register_state_dict_post_hook(DistributedClassBank._saved)
-            self.register_load_state_dict_pre_hook(DistributedClassBank._before_loading)
         if not made:
             self._take(bank)
 
@@ -340,13 +339,12 @@ class DistributedClassBank(ClassBank):
         for name in module._rows():
             state[prefix + name] = whole(state[prefix + name], module.layout, module._mesh)
 
-    @staticmethod
-    def _before_loading(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    def _own_rows(self, state: dict[str, Any], prefix: str) -> None:
         """Rows come as parts of a tensor of all classes, or as all of it."""
-        assert isinstance(module, DistributedClassBank)
-        for name in module._rows():
-            if prefix + name in state:
-                state[prefix + name] = part(state[prefix + name], prefix + name, module.layout)
+        if self.layout.classes.size > 1:
+            for name in self._rows():
+                if prefix + name in state:
+                    state[prefix + name] = part(state[prefix + name], prefix + name, self.layout)
 
     def _load_from_state_dict(self, *arguments: Any, **named: Any) -> None:
         super()._load_from_state_dict(*arguments, **named)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from pairgrad.distributed.calls import Call
 from pairgrad.distributed.watch import RankError, Watch
 from pairgrad.ground.checks import describe
-from pairgrad.ground.devices import backend_moves, kind
+from pairgrad.ground.devices import backend_moves, kind, on_host
 
 Group = Any  # a ProcessGroup, a DeviceMesh with one dimension, or None for a single process
 
@@ -107,15 +107,18 @@ class Communicator:
             self.calls.append(Call(call, operation, tensor.numel() * tensor.element_size(), self.size))
         if self._watch is not None:
             self._watch.enter(call)
+        met: tuple[int, ...] = ()
         try:
             yield
+            if operation != "broadcast" and on_host(tensor):  # else a rank may leave before the others come
+                met = self.ranks
         except RuntimeError as error:
             if self._watch is None:
                 raise
             raise self._watch.explain(call, tuple(r for r in self.ranks if r != self._watch.rank), error) from error
         finally:
             if self._watch is not None:
-                self._watch.leave()
+                self._watch.leave(met)
 
     def headers(self, what: str, header: Sequence[int], device: torch.device) -> list[list[int]]:
         """A few integers of every rank, by rank; this waits for the device."""

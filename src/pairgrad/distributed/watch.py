@@ -48,6 +48,7 @@ class Watch:
     def __init__(self, store: Any, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
         self.number, self.call, self.inside = 0, "", False
+        self._met: dict[int, dict[str, Any]] = {}  # of each rank, the last collective that it and this one went through together
         # connections of our own, and a weak reference: a group that is destroyed must not find its store alive
         self._group = weakref.ref(store)
         prefixed = dist.PrefixStore("pairgrad", store)  # pyright: ignore[reportPrivateImportUsage]
@@ -83,9 +84,11 @@ class Watch:
         """A collective begins: other ranks see its name and number."""
         self.number, self.call, self.inside = self.number + 1, call, True
 
-    def leave(self) -> None:
-        """The collective is over."""
+    def leave(self, met: tuple[int, ...] = ()) -> None:
+        """The collective is over. It could not have ended without the ranks `met`."""
         self.inside = False
+        if met:
+            self._met |= {rank: {"number": self.number, "call": self.call, "inside": False} for rank in met}
 
     def _beat(self, store: Any) -> None:
         while not self._stopped.is_set() and self._group() is not None:
@@ -131,10 +134,10 @@ class Watch:
         parts = []
         if gone:
             parts.append(
-                f"{_ranks(gone)} gave no sign of life for {SIGNS * BEAT:g} seconds: it died, or hangs; last seen {_places(after, gone)}"
+                f"{_ranks(gone)} gave no sign of life for {SIGNS * BEAT:g} seconds: it died, or hangs; last seen {self._places(after, gone)}"
             )
         if away:
-            parts.append(f"{_ranks(away)} did not arrive; last seen {_places(after, away)}")
+            parts.append(f"{_ranks(away)} did not arrive; last seen {self._places(after, away)}")
         if not parts:
             parts.append("all ranks are alive and in the same call: the network between them failed, or the sizes did not match")
         blamed, why = gone + away, "; ".join(parts)
@@ -149,6 +152,15 @@ class Watch:
         """Whether a peer is, or was, in the collective that failed here."""
         number = said.get("number", 0)
         return number > self.number or (number == self.number and said.get("call") == self.call)
+
+    def _places(self, said: dict[int, dict[str, Any]], ranks: tuple[int, ...]) -> str:
+        """Where ranks were last seen: signs of life are rare, and a collective that ended here was one sign of each of them."""
+        places = set()
+        for rank in ranks:
+            last = max(said[rank], self._met.get(rank, {}), key=lambda seen: (seen.get("number", 0), seen.get("inside", False)))
+            place = f"{'in' if last.get('inside') else 'after'} {last.get('call')!r} (number {last.get('number')})"
+            places.add(place if last.get("call") else "before its first collective")
+        return ", ".join(sorted(places))
 
     def _said(self, rank: int) -> dict[str, Any]:
         key = f"beat-{rank}"
@@ -167,16 +179,6 @@ def _own_connection(store: Any) -> Any:
 
 def _ranks(ranks: tuple[int, ...]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-
-
-def _places(said: dict[int, dict[str, Any]], ranks: tuple[int, ...]) -> str:
-    places = {
-        f"{'in' if said[r].get('inside') else 'after'} {said[r].get('call')!r} (number {said[r].get('number', 0)})"
-        if said[r].get("call")
-        else "at its beginning"
-        for r in ranks
-    }
-    return ", ".join(sorted(places))
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,9 +1,9 @@
 """What every other part stands on: arithmetics, checks, files and timing. Imports torch and numpy, nothing of ours.
 
 `arithmetic` (floats, mpmath, balls), `balls`, `quadrature`, `certificate` (a statement about an error), `checks` (of arguments), `files` (atomic writes),
-`reading` (limits for files that anyone may have made), `timing` (medians of interleaved calls), `devices` (what differs between types of devices),
-`compilation`, `precision` (autocast off), `_torch_private` (every private name of torch that is used). The names below are for packages that build on
-pairgrad, such as the paper's experiments.
+`reading` (limits for files that anyone may have made), `text` (names and messages of others, made printable), `timing` (medians of interleaved calls),
+`devices` (what differs between types of devices), `compilation`, `precision` (autocast off), `_torch_private` (every private name of torch that is used).
+The names below are for packages that build on pairgrad, such as the paper's experiments.
 """
 
 from pairgrad.ground.arithmetic import BallArithmetic, MpmathArithmetic, TorchArithmetic
@@ -12,6 +12,7 @@ from pairgrad.ground.certificate import Certificate, rounded_up
 from pairgrad.ground.checks import describe, integer_at_least, one_of
 from pairgrad.ground.files import sync_directory, temporary_name, write_atomically
 from pairgrad.ground.reading import npy_layout, open_zip, read_entry, read_json, read_safetensors, room
+from pairgrad.ground.text import printable
 from pairgrad.ground.timing import machine, machine_line, median_seconds, processor, threads
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "npy_layout",
     "one_of",
     "open_zip",
+    "printable",
     "processor",
     "read_entry",
     "read_json",

@@ -17,7 +17,8 @@ def log_area(dim: int) -> float:
         >>> round(math.exp(log_area(2)) / math.pi, 12), round(math.exp(log_area(3)) / math.pi, 12)
         (2.0, 4.0)
     """
-    if dim <= _LARGEST_FACTORIAL_DIM:  # the area is close to 1 around p = 18, where a difference of logarithms, or pi rounded p / 2 times, would lose a digit
+    # the area is close to 1 around p = 18, where a difference of logarithms, or pi rounded p / 2 times, would lose a digit
+    if dim <= _LARGEST_FACTORIAL_DIM:
         first = 2.0 if dim % 2 else 2 * math.pi
         area = first * (2 * math.pi) ** ((dim - 1) // 2) / math.prod(range(dim - 2, 0, -2))
         return math.log(area) + dim // 2 * _LOG_PI_ROUNDING

@@ -24,7 +24,7 @@ from pairgrad.ground.checks import (
     wide_dtype,
 )
 from pairgrad.ground.devices import has_values, widened, widest
-from pairgrad.sphere.inputs import check_order, checked_batch, looks
+from pairgrad.sphere.inputs import check_order, check_statistics, checked_batch, looks
 from pairgrad.sphere.resultant import ABOVE_ONE, ConcentrationRule
 from pairgrad.sphere.saved import SavedOptions
 from pairgrad.sphere.state import Classes, rates
@@ -73,7 +73,8 @@ class ClassBank(SavedOptions):
     The state is buffers, so `state_dict`, `.to()`, averaged copies and DDP's buffer broadcasts carry it. Sums are kept in two words of the
     bank's dtype, `sums` and `compensation`, and counts in float64, so that long runs do not drift (in float32 on a device without float64: exact up to
     2^24 samples of a class). An update changes the rows of the classes in the batch and nothing else, and on the CPU it reads no others if there are fewer
-    samples than classes; directions, concentrations and the cached norms are derived.
+    samples than classes; directions, concentrations and the cached norms are derived. `load_state_dict` refuses a state that no update
+    could have reached, and names the tensor and the class.
 
     Args:
         num_classes: K.
@@ -151,6 +152,7 @@ class ClassBank(SavedOptions):
         for name in ("_concentrations", "_rates"):
             self.register_buffer(name, torch.zeros(self.num_classes, device=device, dtype=dtype), persistent=False)
         self._versions: tuple[int, ...] | None = None
+        self.register_load_state_dict_pre_hook(ClassBank._before_loading)
         self.register_load_state_dict_post_hook(ClassBank._after_loading)
         self.reset(generator=generator)
 
@@ -306,6 +308,23 @@ class ClassBank(SavedOptions):
 
     def _statistics(self, prefix: str = "") -> Statistics:
         return Statistics(getattr(self, prefix + "sums"), getattr(self, prefix + "compensation"), getattr(self, prefix + "counts"))
+
+    @staticmethod
+    def _before_loading(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        assert isinstance(module, ClassBank)
+        module._own_rows(state, prefix)
+        if module.validate is False:
+            return
+        for part in ("", "next_") if module.memory == "two-epochs" else ("",):
+            own, names = module._statistics(part), (f"{part}sums", f"{part}compensation", f"{part}counts")
+            new = [state.get(prefix + name, old) for name, old in zip(names, own, strict=True)]
+            if all(isinstance(tensor, torch.Tensor) and tensor.shape == old.shape for tensor, old in zip(new, own, strict=True)):
+                new = [tensor.detach().to(old.dtype) for tensor, old in zip(new, own, strict=True)]
+                if all(map(has_values, new)):
+                    check_statistics(*new, names=names, first=module._held()[0])
+
+    def _own_rows(self, state: dict[str, Any], prefix: str) -> None:
+        """Reduce the tensors of a state to the classes that are held here."""
 
     @staticmethod
     def _after_loading(module: nn.Module, _keys: Any) -> None:

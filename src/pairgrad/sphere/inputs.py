@@ -1,4 +1,4 @@
-"""Checks of a labelled batch of features, before anything is computed or changed."""
+"""Checks of a labelled batch of features, and of statistics from elsewhere, before anything is computed or changed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 import torch
 
 from pairgrad.ground.checks import assert_later, dense, describe, floating_tensor, on_device, optional_boolean, readable
-from pairgrad.ground.devices import has_values, on_host, widened
+from pairgrad.ground.devices import has_values, on_host, widened, widest
 
 LENGTHS = {torch.float32: (1e-18, 1e18), torch.float64: (1e-150, 1e150)}  # of vectors that can be squared, and concentrations divided by
+_BLOCK = 65536  # classes whose statistics are looked at together
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -90,6 +91,35 @@ def checked_batch(
     _check_place(features, dim, like)
     _check_values(features, like.dtype, validate, squared=squared)
     return features, checked_labels(labels, features.shape[-2], num_classes, like, validate=validate)
+
+
+def check_statistics(
+    sums: torch.Tensor, compensation: torch.Tensor, counts: torch.Tensor, names: tuple[str, str, str], *, first: int = 0
+) -> None:
+    """Refuse class statistics (K, p), (K, p), (K,) that `ClassBank.update` could not have reached, which may give scores that are not finite.
+
+    Args:
+        names: of the tensors, for the message.
+        first: the number of the class in row 0, for the message.
+    """
+    most = LENGTHS[torch.float64 if sums.dtype == torch.float64 else torch.float32][1]
+    for start in range(0, len(sums), _BLOCK):  # the norms make a copy in float64
+        rows = slice(start, start + _BLOCK)
+        for name, tensor in zip(names, (sums[rows], compensation[rows], counts[rows]), strict=True):
+            good = tensor.isfinite() & (tensor >= 0) if tensor.dim() == 1 else tensor.isfinite().all(1)
+            if not bool(good.all()):
+                row = int(good.int().argmin())
+                expected = "a finite number >= 0" if tensor.dim() == 1 else f"finite numbers in {sums.dtype}"
+                bad = tensor[row][~tensor[row].isfinite()][0] if tensor.dim() > 1 else tensor[row]
+                raise ValueError(f"{name} of class {first + start + row} must be {expected}, got {float(bad):g}: use a state saved earlier")
+        norms = torch.linalg.vector_norm(sums[rows], dim=1, dtype=widest(sums.device))
+        lengths = norms / torch.where(counts[rows] > 0, counts[rows], 1.0).to(norms.device)
+        if bool((lengths > most).any()):
+            row = int(lengths.argmax())
+            raise ValueError(
+                f"{names[0]} of class {first + start + row} must have a mean of length at most {most:g} in {sums.dtype}, where squares and their sums are "
+                f"numbers, got a length of {float(lengths[row]):g}: use a state saved earlier, or normalised features"
+            )
 
 
 def looks(tensor: torch.Tensor, validate: bool | None) -> bool:

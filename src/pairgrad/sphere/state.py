@@ -68,14 +68,16 @@ class ClassState:
         on_one_device("mean_direction", mean_direction, "concentration", concentration)
         if readable(mean_direction) and readable(concentration):
             _check_lengths(mean_direction.detach())
-            if not bool(((concentration >= 0) & torch.isfinite(concentration)).all()):
-                raise ValueError(
-                    f"concentration must be finite and >= 0, got values from {concentration.min():g} to {concentration.max():g}"
-                )
+            good = (concentration >= 0) & torch.isfinite(concentration)
+            if not bool(good.all()):
+                bad = int(good.int().argmin())
+                raise ValueError(f"concentration must be finite and >= 0, got {concentration[bad]:g} for class {bad}")
             most = LENGTHS[torch.float32 if concentration.dtype in HALF_DTYPES else concentration.dtype][1]
             if bool((concentration > most).any()):
+                bad = int(concentration.argmax())
                 raise ValueError(
-                    f"concentration must be at most {most:g} in {describe(concentration)}, where its square is a number, got {concentration.max():g}"
+                    f"concentration must be at most {most:g} in {describe(concentration)}, where its square is a number, got {concentration[bad]:g} "
+                    f"for class {bad}"
                 )
         self.mean_direction = mean_direction
         self.concentration = concentration
@@ -106,7 +108,8 @@ def _check_lengths(mean_direction: torch.Tensor) -> None:
     if bool(((lengths >= least) & (lengths <= most)).all()):
         return
     if not bool(torch.isfinite(rows).all()) or not bool((rows != 0).any(1).all()):
-        raise ValueError("mean_direction must have finite rows that are not zero: a row of zeros has no direction")
+        bad = int((~rows.isfinite().all(1) | (rows == 0).all(1)).int().argmax())
+        raise ValueError(f"mean_direction must have finite rows that are not zero: that of class {bad} has no direction")
     raise ValueError(
         f"mean_direction must have rows of a length from {least:g} to {most:g}, got lengths from {lengths.min():g} to {lengths.max():g} in "
         f"{describe(mean_direction)}: the square of another length is no number; use torch.nn.functional.normalize(mean_direction, dim=1)"

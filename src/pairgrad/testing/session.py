@@ -22,6 +22,7 @@ from pairgrad.coherence.report.run import NodeReport, RunReport
 from pairgrad.coherence.subject.intent import intended, intent_of
 from pairgrad.coherence.training.record import Recording, record
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.text import printable
 from pairgrad.testing.merge import merged
 
 TESTS_SCHEMA = "pairgrad.tests/1"
@@ -43,6 +44,11 @@ class AuditInTest:
     passed: bool
     location: str | None
     report: Report
+
+    @property
+    def said(self) -> str:
+        """Name and verdict."""
+        return printable(f"{self.report.name}: {self.report.headline}")
 
 
 class Session:
@@ -130,9 +136,9 @@ class Session:
         if self.audits:
             lines.append(f"{len(self.audits)} {'audit' if len(self.audits) == 1 else 'audits'} made by tests:")
             ranked = sorted(self.audits, key=lambda found: found.passed)
-            lines += [f"  {found.test}: {found.report.name}: {found.report.headline}" for found in ranked]
+            lines += [f"  {found.test}: {found.said}" for found in ranked]
         lines += [self.unaudited] if self.unaudited else []
-        return [*lines, *(f"written: {file}" for file in self.files), *self.errors]
+        return [*map(printable, lines), *(printable(f"written: {file}") for file in self.files), *map(printable, self.errors)]
 
     def _count(self, run: RunReport) -> list[str]:
         """How many custom backwards fail, and all their names."""

@@ -32,6 +32,15 @@ from tests.cli.audit.command import audit, quick
         (("syntax:f",), "cannot import syntax: syntax.py:2: invalid syntax"),
         (("script:f",), "cannot import script: it ends the program when imported (script.py:2, code 3)"),
         (("losses:good", "--inputs", "rnadn(3)"), "--inputs: unknown name 'rnadn': did you mean 'randn'? (column 1)"),
+        (
+            ("losses:good", "--inputs", "eye(1e999)"),
+            "pairgrad audit: --inputs: a number of elements must be a whole number from 0 to 268435456, got inf",
+        ),
+        (("losses:good", "--sweep", "x=[eye(1e999)]"), "pairgrad audit: --sweep: a number of elements must be a whole number"),
+        (
+            ("losses:good", "--inputs", "zeros(0, 9999999999999999999)"),
+            "pairgrad audit: --inputs: a whole number must be below 2 to the 63 (column 10)",
+        ),
         (("losses:good", "--domain", "4..1"), "--domain: low..high needs low < high, got low=4.0, high=1.0 (column 1)"),
         (("losses:ratio", "--inputs", "randn(3)"), "the inputs do not fit ratio(x, y, *, power=1): missing a required argument: 'y'"),
         (("losses:ratio", "--domain", "0..1"), "the inputs do not fit ratio(x, y, *, power=1): missing"),

@@ -166,7 +166,7 @@ def _shown(console: Console, fork: ForkRun, quiet: bool) -> Iterator[Any]:
             TimeElapsedColumn(),
             TextColumn("ETA"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[live]}"),
+            TextColumn("{task.fields[live]}", markup=False),
             console=console,
             transient=True,
         ) as bar:

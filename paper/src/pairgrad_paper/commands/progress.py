@@ -95,7 +95,7 @@ class Bar(Silent):
             TimeElapsedColumn(),
             TextColumn("ETA"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[live]}"),
+            TextColumn("{task.fields[live]}", markup=False),
             console=console,
             transient=True,
         )

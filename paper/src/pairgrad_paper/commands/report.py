@@ -5,10 +5,9 @@ from __future__ import annotations
 import webbrowser
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
-from pairgrad.cli import prepare, progress
+from pairgrad.cli import Console, prepare, progress
 from pairgrad.ground import write_atomically
 from pairgrad_paper import catalogue
 from pairgrad_paper.commands.output import records_in
@@ -19,7 +18,7 @@ def run(output: Path, records: Path | None = None, show: bool = False) -> None:
     """Make every table and figure and write them as one page, index.html in `output`."""
     known = records_in(records)
     prepare(output)
-    console = Console(highlight=False)
+    console = Console()
     items = collected(catalogue.TABLES, catalogue.FIGURES, known, lambda name, steps: progress(console, name, steps))
     path = write_atomically(output / "index.html", render(items))
     absent = sum(item.made == "not run" for item in items)

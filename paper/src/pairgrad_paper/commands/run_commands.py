@@ -169,12 +169,11 @@ def evaluate(options: EvaluateOptions) -> None:
     Results go to evaluation-<update>.json in each run's directory. For several runs, means and standard deviations over seeds follow.
     """
     with explained("evaluate"):
-        from rich.console import Console
-
+        from pairgrad.cli import Console
         from pairgrad_paper.commands import evaluate as command
         from pairgrad_paper.training import Process
 
-        command.run(options, Process().device(options.device), Console(highlight=False))
+        command.run(options, Process().device(options.device), Console())
 
 
 @dataclass(frozen=True)
@@ -219,11 +218,10 @@ def collect(options: CollectOptions) -> None:
     The same arguments again give the same bytes.
     """
     with explained("collect"):
-        from rich.console import Console
-
+        from pairgrad.cli import Console
         from pairgrad_paper.commands.collect import run
 
-        run(options.paths, options.records, Console(highlight=False))
+        run(options.paths, options.records, Console())
 
 
 @dataclass(frozen=True)
@@ -331,11 +329,10 @@ def frozen(options: FrozenOptions) -> None:
     Writes the record frozen-<data>.jsonl, from which tables and figures are made. The run is read, not changed.
     """
     with explained("frozen", options.output or options.save):
-        from rich.console import Console
-
+        from pairgrad.cli import Console
         from pairgrad_paper.commands import frozen as command
 
-        command.run(options, Console(highlight=False))
+        command.run(options, Console())
 
 
 @dataclass(frozen=True)
@@ -357,8 +354,7 @@ def states(options: StatesOptions) -> None:
     Writes the record <method>-<data>-states.jsonl, from which figures are made. The run is read, not changed.
     """
     with explained("states", options.output):
-        from rich.console import Console
-
+        from pairgrad.cli import Console
         from pairgrad_paper.commands import states as command
 
-        command.run(options, Console(highlight=False))
+        command.run(options, Console())

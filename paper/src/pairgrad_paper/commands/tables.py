@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rich.console import Console
-
-from pairgrad.cli import prepare, progress
+from pairgrad.cli import Console, prepare, progress
 from pairgrad_paper import catalogue
 from pairgrad_paper.catalogue import RecordedTable, TableRecipe, chosen
 from pairgrad_paper.commands.output import records_in, report

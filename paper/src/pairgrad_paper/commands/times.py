@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
-from pairgrad.cli import prepare, progress
+from pairgrad.cli import Console, prepare, progress
 from pairgrad_paper.records import write
 from pairgrad_paper.tables.complexity import ELEMENTS, REPEATS, measure
 from pairgrad_paper.tables.published import DIMENSIONS
@@ -17,7 +16,7 @@ from pairgrad_paper.tables.published import DIMENSIONS
 def run(output: Path, elements: int | None = None, repeats: int | None = None) -> None:
     """Measure value and slope together by dimension, and write the record behind the table `complexity`."""
     prepare(output.parent)
-    console = Console(highlight=False)
+    console = Console()
     with progress(console, "times", len(DIMENSIONS)) as tick:
         record = measure(tick, elements=elements or ELEMENTS, repeats=repeats or REPEATS)
     path = write(output, replace(record, name=output.stem))

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pairgrad.cli import Console
 from pairgrad.distributed import RankError
+from pairgrad.ground import printable
 from pairgrad_paper.augment import pipeline
 from pairgrad_paper.commands.progress import Bar, Lines, Silent, shown_progress, tell
 from pairgrad_paper.commands.run_commands import TrainOptions
@@ -121,7 +122,7 @@ def run(request: Request, console: Console) -> int:
     except Elsewhere:  # the other process has said why
         return COULD_NOT_START
     except RankError as error:  # every process says it, the first may be the one that is gone
-        print(f"pairgrad train: {error}", file=sys.stderr, flush=True)
+        print(printable(f"pairgrad train: {error}"), file=sys.stderr, flush=True)
         return ANOTHER_PROCESS
     return 0
 

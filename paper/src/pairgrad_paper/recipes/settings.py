@@ -19,6 +19,7 @@ _STORED_PRESETS = {
     "imagenet": (("paper", "imagenet"), ("released-code", "imagenet"), ("released-readme", "imagenet")),
     "cifar-readme": (("released-readme", "cifar"),),
 }
+_SHOWN = 60  # characters of a value in a message
 _WORDS = ("name", "summary", "notes")  # what a recipe says of itself; not for --set
 
 
@@ -119,6 +120,7 @@ def _unknown(key: str) -> str:
 
 def _parsed(text: str, hint: Any, key: str) -> Any:
     """Text as the type of a field: numbers, words, true and false, none, and lists with commas."""
+    shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
     if isinstance(hint, types.UnionType):
         if text.lower() in ("none", "null"):
             return None
@@ -127,20 +129,20 @@ def _parsed(text: str, hint: Any, key: str) -> Any:
         kinds = typing.get_args(hint)
         parts = [part for part in text.strip("()[] ").split(",") if part.strip()]
         if kinds[-1] is not Ellipsis and len(parts) != len(kinds):
-            raise SettingError(f"{key} must be {len(kinds)} numbers with a comma between them, got {text!r}")
+            raise SettingError(f"{key} must be {len(kinds)} numbers with a comma between them, got {shown}")
         return tuple(_parsed(part.strip(), kinds[0], key) for part in parts)
     if hint is bool:
         if text.lower() not in ("true", "false"):
-            raise SettingError(f"{key} must be true or false, got {text!r}")
+            raise SettingError(f"{key} must be true or false, got {shown}")
         return text.lower() == "true"
     if hint is str:
         return text
     try:
         number = hint(text)
     except ValueError:
-        raise SettingError(f"{key} must be {'a whole number' if hint is int else 'a number'}, got {text!r}") from None
+        raise SettingError(f"{key} must be {'a whole number' if hint is int else 'a number'}, got {shown}") from None
     if isinstance(number, float) and not math.isfinite(number):
-        raise SettingError(f"{key} must be a finite number, got {text!r}")
+        raise SettingError(f"{key} must be a finite number, got {shown}")
     return number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,8 +41,10 @@ CHOICES: Mapping[str, Callable[[], tuple[str, ...]]] = {
     **{f"views.{view}": _pipelines for view in VIEWS},
 }
 
-_POSITIVE: tuple[str, Callable[[Any], bool]] = ("above 0", lambda value: value > 0)
-_NOT_NEGATIVE: tuple[str, Callable[[Any], bool]] = ("at least 0", lambda value: value >= 0)
+_MOST = 1e18  # its square is finite in float32, and so is that of its inverse
+_SCALE: tuple[str, Callable[[Any], bool]] = (f"from {1 / _MOST:g} to {_MOST:g}", lambda value: 1 / _MOST <= value <= _MOST)
+_POSITIVE: tuple[str, Callable[[Any], bool]] = (f"above 0, up to {_MOST:g}", lambda value: 0 < value <= _MOST)
+_NOT_NEGATIVE: tuple[str, Callable[[Any], bool]] = (f"from 0 to {_MOST:g}", lambda value: 0 <= value <= _MOST)
 
 LIMITS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "data.imbalance": ("at least 1", lambda value: value >= 1),
@@ -49,8 +52,8 @@ LIMITS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "two numbers, the hidden width (at least 1) and the dimension (at least 2)",
         lambda value: value[0] >= 1 and value[1] >= 2,
     ),
-    "loss.temperature": _POSITIVE,
-    "loss.logit_temperature": _POSITIVE,
+    "loss.temperature": _SCALE,
+    "loss.logit_temperature": _SCALE,
     "loss.adjustment_weight": _NOT_NEGATIVE,
     "loss.outlier_weight": _NOT_NEGATIVE,
     "loss.contrast_weight": _NOT_NEGATIVE,
@@ -80,6 +83,9 @@ def contradiction(recipe: Recipe) -> str:
             return f"views.{view} must be a pipeline for images of {channels} channel{'s' if channels > 1 else ''}, which {data.benchmark} has, got {name!r}"
     if optimizer.name == "sgd" and optimizer.nesterov and not optimizer.momentum:
         return "optimizer.nesterov must be false where optimizer.momentum is 0"
+    schedule = recipe.schedule
+    if schedule.kind == "steps" and math.log10(optimizer.lr) + len(schedule.milestones) * math.log10(schedule.factor) > math.log10(_MOST):
+        return f"schedule.factor must leave the learning rate below {_MOST:g} after all milestones, got {schedule.factor:g}"
     if recipe.outlier_batch_size and recipe.loss.method == "proco":
         return f"outlier_batch_size must be 0 for ProCo, whose loss has no term for outliers, got {recipe.outlier_batch_size}"
     if recipe.outlier_batch_size and recipe.views.outliers is None:

@@ -15,6 +15,7 @@ import jinja2
 import markupsafe
 
 from pairgrad import __version__
+from pairgrad.ground import printable
 from pairgrad_paper.records import Record
 from pairgrad_paper.report.items import Item
 from pairgrad_paper.tables.paper_items import PAPER, SECTIONS
@@ -38,8 +39,9 @@ def templates(*more: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: printable(value, lines=True) if type(value) is str else value,  # not markup
     )
-    environment.filters |= {"inline": lambda text: markupsafe.Markup(inline(text))}
+    environment.filters |= {"inline": lambda text: markupsafe.Markup(inline(printable(text, lines=True)))}
     environment.globals |= {"is_words": is_words, "machine": machine}
     return environment
 

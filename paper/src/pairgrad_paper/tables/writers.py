@@ -7,7 +7,7 @@ import io
 import re
 from pathlib import Path
 
-from pairgrad.ground import write_atomically
+from pairgrad.ground import printable, write_atomically
 from pairgrad_paper.tables.not_run import NotRun
 from pairgrad_paper.tables.paper_items import item_of
 from pairgrad_paper.tables.table import Cell, Table
@@ -77,6 +77,7 @@ def write_not_run(missing: NotRun, name: str, directory: Path) -> list[Path]:
 
 def write_page(name: str, text: str, directory: Path) -> list[Path]:
     """`name`.md in `directory`, and every page there that has a place for it, with the text put in between its two comments."""
+    text = printable(text, lines=True)
     paths = [write_atomically(directory / f"{name}.md", text)]
     for page in sorted(directory.glob("*.md")):
         before = page.read_text()

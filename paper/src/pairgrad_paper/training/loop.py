@@ -124,8 +124,11 @@ class _Loop:
                 if self._should_stop(request):
                     return self._stop(request.wanted or "a signal to another process")
         except NonFinite as error:
-            self._keep_failure(error)
-            trainer.process.barrier("leaving together")  # torchrun ends all processes when one has left
+            if error.together:
+                self._keep_failure(error)
+                trainer.process.barrier("leaving together")  # torchrun ends all processes when one has left
+            else:
+                trainer.process.say(f"stopped: {error}")
             raise
         finally:
             if monitor is not None:

@@ -28,12 +28,13 @@ class NonFinite(ArithmeticError):
         step: the update at which it was first seen.
         what: `"outputs"`, `"loss"` or `"gradient"`.
         before: whether the weights are those from before this update.
+        together: whether all processes raise it.
         kept: where the batch and the state were written, or None.
     """
 
-    def __init__(self, step: int, what: str, before: bool) -> None:
-        super().__init__(f"the {what} of update {step} is not finite")
-        self.step, self.what, self.before = step, what, before
+    def __init__(self, step: int, what: str, before: bool, *, why: str = "", together: bool = True) -> None:
+        super().__init__(f"the {what} of update {step} {'are' if what == 'outputs' else 'is'} not finite{f': {why}' if why else ''}")
+        self.step, self.what, self.before, self.together = step, what, before, together
         self.kept: Path | None = None
 
 
@@ -111,7 +112,10 @@ class Trainer:
         self.objective.train()
         outputs = self.outputs(batch)
         self._refuse(torch.isfinite(outputs.logits).all() & torch.isfinite(outputs.features).all(), "outputs")
-        terms: Terms = self.objective(outputs, batch.labels)
+        try:
+            terms: Terms = self.objective(outputs, batch.labels)
+        except ValueError as error:  # of finite outputs a loss refuses those for which it would not be finite
+            raise NonFinite(self.step, "loss", before=True, why=str(error), together=self.process.world == 1) from error
         self._refuse(torch.isfinite(terms.total), "loss")
         self.optimizer.zero_grad(set_to_none=True)
         with self.process.watched("gradients"):

@@ -15,6 +15,7 @@ from pairgrad.coherence.finding import Finding
 from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.report import Report
 from pairgrad.coherence.report.run import RunReport
+from pairgrad.ground.text import printable
 
 _SEVERITY = {"error": "critical", "warning": "minor"}  # of GitLab
 _NOWHERE = "unknown"  # GitLab asks for a path
@@ -154,7 +155,7 @@ def _place(location: str | None) -> tuple[str | None, int | None]:
 
 def _entry(issue: _Issue, identity: str) -> dict[str, Any]:
     return {
-        "description": f"{issue.title}: {issue.message}".replace("\n", " "),
+        "description": printable(f"{issue.title}: {issue.message}".replace("\n", " ")),
         "check_name": f"pairgrad/{issue.check}",
         "fingerprint": hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32],
         "severity": _SEVERITY[issue.level],
@@ -170,4 +171,4 @@ def _command(issue: _Issue) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(text, lines=True).replace("%", "%25").replace("\n", "%0A")

@@ -19,6 +19,7 @@ from pairgrad.coherence.judge.verdict import MEANING, PASSING, Judgement, Verdic
 from pairgrad.coherence.measure.scan import Region
 from pairgrad.coherence.report.summary import glossary, number, summary
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.text import printable
 
 SCHEMA = "pairgrad.audit/2"
 METHOD = (
@@ -230,7 +231,7 @@ class Report(SavedReport):
         return summary(self)
 
     def __str__(self) -> str:
-        lines = [self.summary, ""]
+        lines = [""]
         if not self.passed:
             lines.append(f"{self.name}: {self.headline}")
         lines.append(f"{self.meaning[:1].upper()}{self.meaning[1:]}.")
@@ -257,7 +258,7 @@ class Report(SavedReport):
             f"  {resolved} of {len(self.states)} directions resolved; {self.evaluations} calls in {self.seconds:.2g} s; {self.dtype}, seed {self.seed}; "
             f"false-alarm rate {self.false_alarm_rate:g} over {self.tests} tests{'; from the cache' if self.cached else ''}"
         )
-        return "\n".join(lines)
+        return "\n".join([self.summary, *map(printable, lines)])
 
     def explain(self) -> str:
         """The report in plain words: the first lines, what was found, likely causes, what to do, what it cannot tell, and what the words mean."""
@@ -279,7 +280,7 @@ class Report(SavedReport):
             parts.append(f"Not looked at: {'; '.join(self.left_out)}.")
         parts.append(self._method())
         first = "\n".join(textwrap.fill(line, 100, subsequent_indent="  ", break_long_words=False) for line in self.summary.splitlines())
-        return "\n\n".join([first, *(textwrap.fill(part, 100) for part in parts), glossary(" ".join([self.summary, *parts]))])
+        return "\n\n".join([first, *(textwrap.fill(printable(part), 100) for part in parts), glossary(" ".join([self.summary, *parts]))])
 
     def _method(self) -> str:
         rate = f"Under that noise model a coherent function is accused with a probability of at most {self.false_alarm_rate:g} per audit ({self.tests} tests)."

@@ -11,6 +11,7 @@ from pairgrad.coherence.finding import ADVICE
 from pairgrad.coherence.judge.verdict import GRAVITY, MEANING, Verdict
 from pairgrad.coherence.report.report import METHOD, Report, SavedReport, plain
 from pairgrad.coherence.report.summary import glossary, number
+from pairgrad.ground.text import printable
 
 RUN_SCHEMA = "pairgrad.run/2"
 
@@ -109,7 +110,7 @@ class NodeReport:
         if self.contribution is not None:
             share = f"{100 * self.contribution:.3g} %" if self.contribution <= 1 else "all, and parts that cancel,"
             carried = f"; {share} of the gradient comes through it"
-        return f"{place}: {self.headline}{carried}"
+        return printable(f"{place}: {self.headline}{carried}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,7 +172,7 @@ class RunReport(SavedReport):
             lines.append(f"  {'the loss: ' if self.loss is None else ''}{self.loss_note}")
         lines += [f"  left out: {check}" for check in self.left_out]
         lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def explain(self) -> str:
         """The report in plain words: what was met, what is wrong with it, what to do, what it cannot tell."""
@@ -197,7 +198,7 @@ class RunReport(SavedReport):
             "Visited states are drawn evenly from all that the run met, so the share of bad ones among those looked at estimates that of all. "
             + METHOD
         )
-        return "\n\n".join([*(textwrap.fill(part, 100) for part in parts), glossary(" ".join(parts))])
+        return "\n\n".join([*(textwrap.fill(printable(part), 100) for part in parts), glossary(" ".join(parts))])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, strings and lists, schema "pairgrad.run/2"; infinities and NaN as strings."""

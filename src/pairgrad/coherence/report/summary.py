@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pairgrad.coherence.judge.hints import multiple
 from pairgrad.coherence.judge.verdict import Judgement, Verdict
+from pairgrad.ground.text import printable
 
 if TYPE_CHECKING:
     from pairgrad.coherence.report.report import ArgumentGradient, Report
@@ -44,7 +45,7 @@ def summary(report: Report) -> str:
         supplied, true = apart(worst.supplied, worst.true)
         lines.append(f"at {worst.argument}{index}: supplied {supplied}, true {true}")
     lines.append(f"hint: {report.hint}" if report.hint else "")
-    return "\n".join(line for line in lines if line)
+    return "\n".join(printable(line) for line in lines if line)
 
 
 def named(argument: str) -> str:

@@ -12,6 +12,7 @@ from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.page import Entry, contents
 from pairgrad.coherence.report.report import Report, SavedReport, plain
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.text import printable
 
 _LISTED = 12  # rows of the table of each kind that does not fail
 _FAILS, _OPEN, _PASSES, _REFUSED = "fails", "undecided", "passes", "refused"
@@ -135,9 +136,9 @@ class SweepReport(SavedReport):
             lines += [
                 "",
                 f"The smallest one that {'fails' if worst.result == _FAILS else 'is undecided'}, {worst.name}:",
-                worst.report.summary,
+                *worst.report.summary.split("\n"),
             ]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _shown(self) -> list[SweepRow]:
         return [row for result in _ORDER for row in [r for r in self.rows if r.result == result][: None if result == _FAILS else _LISTED]]

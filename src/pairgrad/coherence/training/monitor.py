@@ -7,7 +7,6 @@ import os
 import random
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,25 @@ from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.run import NodeReport, RunReport
 from pairgrad.coherence.training.record import STATEFUL, Recording
 from pairgrad.ground.checks import describe, integer_at_least, one_of, real_number
+from pairgrad.ground.text import printable
 
 REACTIONS = ("warn", "raise", "ignore")
 # What a row of the file says of a function, beside the step and what the look took.
 _CELLS: dict[str, Callable[[NodeReport], Any]] = {
-    "function": lambda node: node.name,
-    "location": lambda node: node.location or "",
+    "function": lambda node: printable(node.name),
+    "location": lambda node: printable(node.location or ""),
     "verdict": lambda node: node.verdict.value,
-    "defect": lambda node: f"{node.defect:.6g}",
-    "error": lambda node: f"{node.defect_error:.6g}",
-    "limit": lambda node: "" if node.worst is None else f"{node.worst.limit:.6g}",
+    "defect": lambda node: node.defect,
+    "error": lambda node: node.defect_error,
+    "limit": lambda node: None if node.worst is None else node.worst.limit,
     "visits": lambda node: node.visits,
     "looked": lambda node: node.looked,
     "decided": lambda node: node.decided,
     "failed": lambda node: node.failed,
-    "share_low": lambda node: f"{node.share_low:.4g}",
-    "share_high": lambda node: f"{node.share_high:.4g}",
+    "share_low": lambda node: node.share_low,
+    "share_high": lambda node: node.share_high,
 }
+_DIGITS = {"defect": 6, "error": 6, "limit": 6, "share_low": 4, "share_high": 4, "seconds": 4}  # of the file
 COLUMNS: tuple[str, ...] = ("step", *_CELLS, "seconds")
 PREFIX = "coherence"
 OFTEN = 64  # steps between looks from which on not every step is watched
@@ -75,7 +76,9 @@ class CoherenceMonitor:
 
     Attributes:
         report: the latest RunReport; None before the first look.
-        rows: the latest scalars, oldest first, {column: value}.
+        rows: a list of the latest 1,024 rows, oldest first, {column: value}, with the columns of the file: `step`, `visits`, `looked`, `decided` and
+            `failed` are whole numbers; `defect`, `error`, `limit`, `share_low`, `share_high` and `seconds` are floats, `limit` None of a function that
+            was not looked at; `function`, `location` and `verdict` are texts.
 
     Examples:
         >>> import torch, pairgrad as pg
@@ -122,7 +125,7 @@ class CoherenceMonitor:
         self._warned: set[str] = set()
         self._random = random.Random(int(seed))
         self.report: RunReport | None = None
-        self.rows: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
+        self.rows: list[dict[str, Any]] = []
 
     # The run ----------------------------------------------------------------------------------------------------------
 
@@ -172,7 +175,8 @@ class CoherenceMonitor:
         except IncoherentBackward:
             raise
         except Exception as error:
-            warnings.warn(f"at step {step} the monitor failed with {type(error).__name__}: {error}", CoherenceWarning, stacklevel=3)
+            said = printable(f"at step {step} the monitor failed with {type(error).__name__}: {error}")
+            warnings.warn(said, CoherenceWarning, stacklevel=3)
             return None
 
     def look(self, step: int | None = None) -> RunReport:
@@ -198,11 +202,11 @@ class CoherenceMonitor:
 
     def _write(self, report: RunReport, step: int) -> None:
         cells = [{name: cell(node) for name, cell in _CELLS.items()} for node in report.nodes]
-        rows = [{"step": step, **entries, "seconds": f"{report.seconds:.4g}"} for entries in cells]
-        self.rows.extend(rows)
+        rows = [{"step": step, **entries, "seconds": report.seconds} for entries in cells]
+        self.rows = [*self.rows, *rows][-REMEMBERED:]
         if self._csv is not None and rows:
             with self._csv.open("a", newline="") as file:
-                csv.DictWriter(file, COLUMNS).writerows(rows)
+                csv.DictWriter(file, COLUMNS).writerows({name: _written(name, value) for name, value in row.items()} for row in rows)
         scalars = scalars_of(report)
         if self._writer is not None:
             for name, value in scalars.items():
@@ -230,7 +234,7 @@ def scalars_of(report: RunReport) -> dict[str, float]:
     names = [node.name for node in report.nodes]
     for node in report.nodes:
         if node.looked:
-            name = node.name if names.count(node.name) == 1 else f"{node.name} ({node.location})"
+            name = printable(node.name if names.count(node.name) == 1 else f"{node.name} ({node.location})")
             scalars[f"{PREFIX}/defect/{name}"] = node.defect
             scalars[f"{PREFIX}/share/{name}"] = node.share
             assert node.worst is not None
@@ -238,6 +242,11 @@ def scalars_of(report: RunReport) -> dict[str, float]:
     scalars[f"{PREFIX}/failing"] = float(sum(not node.passed and node.verdict is not Verdict.INCONCLUSIVE for node in report.nodes))
     scalars[f"{PREFIX}/seconds"] = report.seconds
     return scalars
+
+
+def _written(column: str, value: Any) -> Any:
+    """A value of a row as the file has it; what is missing is empty."""
+    return f"{value:.{_DIGITS[column]}g}" if column in _DIGITS and value is not None else value
 
 
 def _begin(path: Path) -> None:

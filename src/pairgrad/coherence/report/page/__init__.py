@@ -25,6 +25,7 @@ from pairgrad.coherence.report.page.figures import picture_figure
 from pairgrad.coherence.report.report import LIMITS, METHOD, Report
 from pairgrad.coherence.report.run import RunReport
 from pairgrad.coherence.report.summary import named
+from pairgrad.ground.text import printable
 
 HERE = Path(__file__).parent
 LARGEST = 2_000_000  # characters of JSON that a page carries whole
@@ -99,6 +100,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         extensions=["jinja2.ext.do"],
+        finalize=lambda value: printable(value, lines=True) if type(value) is str else value,  # not markup
     )
     environment.globals |= {"content": content, "log10": math.log10, "advice": ADVICE}
     environment.filters |= {

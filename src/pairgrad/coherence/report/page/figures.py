@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pairgrad.coherence.causes.picture import FieldPicture
 from pairgrad.coherence.measure.scan import Region
@@ -19,6 +18,7 @@ from pairgrad.coherence.report.page.svg import (
     across,
     clipped,
     drawing,
+    escape,
     frame,
     line,
     linear,

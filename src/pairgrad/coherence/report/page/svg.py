@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from html import escape as escape_markup
+
+from pairgrad.ground.text import printable
 
 WIDTH, LEFT, RIGHT = 560.0, 62.0, 12.0
 DECADES = 100.0
@@ -47,6 +49,11 @@ def prettily(text: str) -> str:
     text = re.sub(found, lambda m: f"{m[1]}\u00a0×\u00a0{power(int(m[2]))}", text)
     text = re.sub(r"(?<![\w.)\]/-])-(?=\d+(?:\.\d+)?(?![\w.]*\w))", "−", text)
     return text.replace(" = ", "\u00a0=\u00a0").replace("± ", "±\u00a0")
+
+
+def escape(text: str) -> str:
+    """Text as it can stand between tags and in attributes."""
+    return escape_markup(printable(text))
 
 
 def tag(name: str, kind: str = "", inside: str = "", **attributes: float | str) -> str:
