@@ -146,6 +146,7 @@ TABLES: Mapping[str, TableRecipe | RecordedTable] = {
     "task-summary": RecordedTable(task_tables.task_summary),
     "task-complete": RecordedTable(task_tables.task_complete),
     "cifar-study": RecordedTable(study.cifar_study),
+    "cifar-study-differences": RecordedTable(study.cifar_study_differences),
     "cifar-study-ood": RecordedTable(study.cifar_study_ood),
     "h100-local": RecordedTable(local_costs.h100_local),
 }

@@ -42,7 +42,7 @@ def show(console: Console, table: Table) -> None:
             heading = "\n".join(textwrap.wrap(column.heading, width))
             shown.add_column(Text(heading), justify="left" if words else "right", vertical="bottom", width=width, no_wrap=not words)
         for row in table.rows:
-            shown.add_row(*(Text(column.text(row[column.key])) for column in (first, *block)))
+            shown.add_row(*(Text(column.of(row)) for column in (first, *block)))
         console.print(shown)
         console.print()
     for check in table.checks:
@@ -67,7 +67,7 @@ def _blocks(table: Table, first: Column, others: list[Column], width: int) -> It
 
 def _width(table: Table, column: Column) -> int:
     """Wide enough for every number and for every word of the heading."""
-    cells = [column.text(row[column.key]) for row in table.rows]
+    cells = [column.of(row) for row in table.rows]
     longest = max((len(cell) for cell in cells), default=0)
     if is_words(table, column.key):
         longest = min(longest, _WORDS_WIDTH)

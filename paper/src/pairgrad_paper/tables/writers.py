@@ -38,7 +38,7 @@ def to_markdown(table: Table) -> str:
     lines = [f"# {table.title}", "", f"{table.caption} {_in_the_paper(table)}", ""]
     lines.append(_line([column.heading for column in table.shown]))
     lines.append(_line([_rule(table, column.key) for column in table.shown]))
-    lines += [_line([column.text(row[column.key]) for column in table.shown]) for row in table.rows]
+    lines += [_line([column.of(row) for column in table.shown]) for row in table.rows]
     return "\n".join(lines + _remarks(table)) + "\n"
 
 
