@@ -148,9 +148,10 @@ audit-pages: $(SETUP_STAMP)  ## compare the auditor with gradcheck, run it over 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
-evidence: $(SETUP_STAMP)  ## make the paper's tables and figures anew, from records or computed, for the documentation
+evidence: $(SETUP_STAMP)  ## make the paper's tables and figures again, from records or computed, for the documentation
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad tables --output docs/evidence
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad figures --output docs/evidence
+	$(BIN)/python -m docs.limits
 
 equations: $(SETUP_STAMP)  ## write docs/equations.md from docs/equations.toml and the citations in docstrings
 	$(BIN)/python -m docs.equations

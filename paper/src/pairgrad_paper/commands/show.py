@@ -29,10 +29,24 @@ def say_not_run(console: Console, missing: NotRun) -> None:
 
 
 def show(console: Console, table: Table) -> None:
-    """The shown columns, in as many blocks as the width of the console asks for, each beginning with the first column; checks and notes."""
+    """Caption, the parts or else the shown columns, checks and notes."""
     console.print(Text(table.title, style="bold"))
-    console.print(Text(f"{table.caption} In the paper: {table.label}."))
+    console.print(Text(f"{table.caption} In the paper: {table.label}." if table.label else table.caption))
     console.print()
+    for part in table.parts:
+        console.print(Text(part.title, style="bold"))
+        _grid(console, part)
+    if not table.parts:
+        _grid(console, table)
+    for check in table.checks:
+        console.print(Text(f"  {check}", style="" if check.held else "yellow"))
+    for note in table.notes:
+        console.print(Text(note, style="dim"))
+    console.print()
+
+
+def _grid(console: Console, table: Table) -> None:
+    """The shown columns, in as many blocks as the width of the console asks for, each beginning with the first column."""
     first, *others = table.shown
     for block in _blocks(table, first, others, console.width):
         shown = RichTable(box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
@@ -45,11 +59,6 @@ def show(console: Console, table: Table) -> None:
             shown.add_row(*(Text(column.of(row)) for column in (first, *block)))
         console.print(shown)
         console.print()
-    for check in table.checks:
-        console.print(Text(f"  {check}", style="" if check.held else "yellow"))
-    for note in table.notes:
-        console.print(Text(note, style="dim"))
-    console.print()
 
 
 def _blocks(table: Table, first: Column, others: list[Column], width: int) -> Iterator[list[Column]]:

@@ -58,7 +58,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is that of its files; `label` is the LaTeX label of what it stands beside; `caption` says what is compared with what."""
+    """`name` is that of its files; `label` is the LaTeX label of what it stands beside; `caption` says what is compared with what.
+
+    `parts` say in short what the rows say; they stand before these, and in a terminal instead of them.
+    """
 
     name: str
     title: str
@@ -68,6 +71,7 @@ class Table:
     rows: tuple[Row, ...]
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
+    parts: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         keys = {column.key for column in self.columns}
