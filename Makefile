@@ -92,7 +92,7 @@ MUTATION := OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutation run --jobs 2
 mutation: $(MUTATION_STAMP)  ## put small mistakes into the core and the auditor and count those that the tests notice; takes hours, and resumes
 	$(MUTATION) $(ARGS)
 
-mutation-sample: $(MUTATION_STAMP)  ## the same for a sample of the potentials, in about ten minutes
+mutation-sample: $(MUTATION_STAMP)  ## the same for a sample of the potentials
 	$(MUTATION) --modules potentials --sample 60 --seed 1 --minutes 10 --least 80
 
 $(LOOKS_STAMP): $(SETUP_STAMP)
