@@ -92,7 +92,7 @@ MUTATION := OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutation run --jobs 2
 mutation: $(MUTATION_STAMP)  ## put small mistakes into the core and the auditor and count those that the tests notice; takes hours, and resumes
 	$(MUTATION) $(ARGS)
 
-mutation-sample: $(MUTATION_STAMP)  ## the same for a sample of the potentials, in about ten minutes
+mutation-sample: $(MUTATION_STAMP)  ## the same for a sample of the potentials
 	$(MUTATION) --modules potentials --sample 60 --seed 1 --minutes 10 --least 80
 
 $(LOOKS_STAMP): $(SETUP_STAMP)
@@ -148,9 +148,10 @@ audit-pages: $(SETUP_STAMP)  ## compare the auditor with gradcheck, run it over 
 accuracy: $(SETUP_STAMP)  ## measure the accuracy on random states and write docs/accuracy.md
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
-evidence: $(SETUP_STAMP)  ## make the paper's tables and figures anew, from records or computed, for the documentation
+evidence: $(SETUP_STAMP)  ## make the paper's tables and figures again, from records or computed, for the documentation
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad tables --output docs/evidence
 	OMP_NUM_THREADS=1 $(BIN)/pairgrad figures --output docs/evidence
+	$(BIN)/python -m docs.limits
 
 equations: $(SETUP_STAMP)  ## write docs/equations.md from docs/equations.toml and the citations in docstrings
 	$(BIN)/python -m docs.equations

@@ -408,6 +408,13 @@ def test_checks_that_do_not_hold_are_said_to() -> None:
     assert all(f"(evidence/{name})" in limits for name in failing)
 
 
+def test_limits_say_of_the_published_numbers_what_is_counted() -> None:
+    from docs import limits
+
+    assert limits.PAGE.read_text() == limits.text(), "python -m docs.limits writes it"
+    assert re.search(r"<!-- begin numbers -->\n\n\d+ published numbers: .* differ, ", limits.PAGE.read_text())
+
+
 def test_changelog_has_the_version_or_unreleased() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     assert "## Unreleased" in text or f"## {pairgrad.__version__}" in text

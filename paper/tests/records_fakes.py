@@ -10,6 +10,8 @@ from typing import Any
 
 from pairgrad_paper.records import Line, Record, Records, to_lines, write
 
+from .run_fakes import made_by
+
 CLASS_COUNTS = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
 ENVIRONMENT = {"versions": {"python": "3.12", "torch": "2.9"}, "device": "cpu", "cpu": "a CPU", "command": "pairgrad fake"}
 STEPS = [20, 400, 1200]
@@ -37,9 +39,9 @@ def recipe(method: str = "patt", **changed: Any) -> dict[str, Any]:
 CONTROLS = (("consistent", "arfr"), ("arfr", "paired"))
 
 
-def fork(start: str = "random", updates: int = 1000) -> Record:
+def fork(start: str = "random", updates: int = 1000, seed: int = 3407, commit: str | None = None) -> Record:
     """Two forks that behave like the paper's: gaps of some thousandths, distances that grow with the root of the updates."""
-    draw = Random(f"fork {start}")
+    draw = Random(f"fork {start}" if seed == 3407 else f"fork {start} {seed}")
     trained = start == "trained"
     branches = ["original", "consistent", "arfr", "paired"]
     probes = [step for step in PROBES if step <= updates]
@@ -50,8 +52,8 @@ def fork(start: str = "random", updates: int = 1000) -> Record:
     lines += to_lines("loss", (_loss(step, branch, trained, draw) for step in range(10, updates + 1, 10) for branch in branches))
     lines += to_lines("end", [{"step": updates, "minutes": 21.5}])
     facts = {
-        "recipe": recipe(),
-        "seed": 3407,
+        "recipe": recipe(seed=seed),
+        "seed": seed,
         "start": start,
         "start_step": updates if trained else 0,
         "updates": updates,
@@ -59,7 +61,8 @@ def fork(start: str = "random", updates: int = 1000) -> Record:
         "probes": len(probes),
         "data": {"class_counts": CLASS_COUNTS},
     }
-    return Record(f"fork-cifar10-{start}", "fork", f"A fork from a {start} start", facts, ENVIRONMENT, lines)
+    name = f"fork-cifar10-{start}" if seed == 3407 else f"fork-cifar10-seed{seed}-{start}"
+    return Record(name, "fork", f"A fork from a {start} start", facts, {**ENVIRONMENT, **made_by(commit)}, lines)
 
 
 def _probe(step: int, trained: bool, draw: Random) -> dict[str, Any]:

@@ -40,8 +40,9 @@ def run(
     ending: str = "finished",
     shift: float = 0.0,
     notes: Sequence[str] = ("the SC-OOD source lsun is missing",),
+    commit: str | None = None,
 ) -> Record:
-    """A run whose loss falls and whose accuracy rises; `shift` is added to every accuracy and detection rate."""
+    """A run whose loss falls and whose accuracy rises; `shift` is added to every accuracy and detection rate, `commit` made it."""
     draw = Random(f"{realization} {seed}")
     given = recipe(name, **({} if epochs is None else {"epochs": epochs}), seed=seed)
     count = given["epochs"]
@@ -60,7 +61,12 @@ def run(
         "notes": list(notes),
     }
     title = f"{name}, {realization}, seed {seed}"
-    return Record(f"{name}-{realization}-seed{seed}", "run", title, facts, {"command": f"pairgrad train {name}"}, lines)
+    return Record(f"{name}-{realization}-seed{seed}", "run", title, facts, {"command": f"pairgrad train {name}", **made_by(commit)}, lines)
+
+
+def made_by(commit: str | None) -> dict[str, Any]:
+    """What the environment says of the source."""
+    return {} if commit is None else {"source": {"revision": commit, "changed": False}}
 
 
 def _epoch(number: int, count: int, shift: float, draw: Random) -> dict[str, Any]:

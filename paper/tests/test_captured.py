@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
@@ -250,6 +251,32 @@ def test_forks_of_two_systems_are_told_apart(tmp_path: Path) -> None:
     other = replace(other, facts={**other.facts, "seed": 1})
     notes = read("fork-summary", stored(tmp_path, fork("random"), other)).notes
     assert ["seed 3407" in notes[0], "seed 1 " in notes[0], "seed 1 " in notes[1]] == [True, False, True]
+
+
+def test_forks_over_three_seeds(tmp_path: Path) -> None:
+    """The trained start has one seed less, and one fork of another version of the code, which is in no mean."""
+    seeds, commit = (1, 2, 3), "0" * 9
+    forks = [fork("random", seed=seed, commit=commit) for seed in seeds] + [fork("trained", seed=seed, commit=commit) for seed in seeds[:2]]
+    table = read("fork-summary", stored(tmp_path, *forks, fork("trained", seed=3, commit="1" * 9)))
+    random, trained = (row for row in table.rows if row["branch"] == "consistent")
+    assert [(row["forks"], row["probes"], row["equal"]) for row in (random, trained)] == [(3, 129, 129), (2, 86, 86)]
+    ends = [[line["parameter"] for line in each.of("distance") if line["branch"] == "consistent"][-1] for each in forks[:3]]
+    assert random["parameter_distance"] == pytest.approx(sum(ends) / 3)
+    assert random["parameter_distance_deviation"] == pytest.approx(stdev(ends))
+    assert f"{fmean(ends):.4f} ± {stdev(ends):.4f}" in to_markdown(table)
+    notes = " ".join(table.notes)
+    assert "Seeds: 3 from the random start, 2 from the trained start." in notes
+    assert "no mean is over two systems or two versions of the code: fork-cifar10-seed3-trained (commit 1111111)" in notes
+    assert "seeds 1, 2, 3" in notes
+    quotients = [one / other for one, other in zip(ends, (each.of("control")[-2]["parameter"] for each in forks[:3]), strict=True)]
+    assert f"after 1000 ({min(quotients):.3g} to {max(quotients):.3g} times)" in notes
+    assert all(held(table))
+
+
+def test_one_seed_says_that_there_are_no_error_bars(records: Records) -> None:
+    table = read("fork-summary", records)
+    assert "One seed: there are no error bars." in table.notes
+    assert "±" not in "".join(to_markdown(table).split("|")[1:])
 
 
 def test_a_later_defect_is_seen(tmp_path: Path) -> None:

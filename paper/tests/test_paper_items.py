@@ -51,7 +51,7 @@ def test_it_is_in_the_catalogue(label: str) -> None:
 _PRINTED = re.compile(r"In the paper: `([^`]+)`")
 
 
-@pytest.mark.parametrize("name", [*TABLES, *FIGURES])
+@pytest.mark.parametrize("name", sorted({*TABLES, *FIGURES} - {"numbers"}))  # which stands beside all of them
 def test_every_label_that_a_page_prints_chooses_what_is_on_the_page(name: str) -> None:
     known = TABLES if name in TABLES else FIGURES
     labels = _PRINTED.search((EVIDENCE / f"{name}.md").read_text(encoding="utf-8"))

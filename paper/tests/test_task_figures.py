@@ -10,6 +10,7 @@ import matplotlib
 import pytest
 
 from pairgrad_paper.catalogue import FIGURES
+from pairgrad_paper.figures import pyplot
 from pairgrad_paper.tables import Table, number
 
 from . import run_fakes
@@ -64,6 +65,22 @@ def test_learning_curves(tmp_path: Path) -> None:
     ):
         assert words in found
     assert re.search(r"2\.55e-03", found)
+
+
+def test_learning_curves_are_means_over_the_seeds_of_one_version(tmp_path: Path) -> None:
+    runs = [run_fakes.run("original", seed, epochs=8, shift=seed / 100, commit="0" * 9) for seed in (1, 2, 3)]
+    table = read("learning-curves", stored(tmp_path, *runs, run_fakes.run("original", 4, epochs=8, commit="1" * 9)))
+    assert {row["seed"] for row in table.rows} == {1, 2, 3}
+    assert f"two versions of the code: {run_fakes.CPU}-original-seed4 (commit 1111111)" in table.notes[0]
+    assert "lines are means over seeds, bands one standard deviation to each side" in table.caption
+    plt = pyplot()
+    figure = FIGURES["learning-curves"].draw(plt, table)
+    accuracy = figure.axes[2]
+    last = [100 * run.of("epoch")[-1]["test_accuracy"] for run in runs]
+    assert accuracy.lines[0].get_ydata()[-1] == pytest.approx(sum(last) / 3)
+    band = accuracy.collections[0].get_paths()[0].vertices
+    assert band[band[:, 0] == 8, 1].max() == pytest.approx(sum(last) / 3 + 1)  # shifts of 1, 2 and 3 percent
+    plt.close(figure)
 
 
 def test_a_run_stopped_in_its_first_epoch_has_no_curve(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def row(table: Table, metric: str, recipe: str = FULL) -> Row:
     return found
 
 
-def full(realization: str, seed: int, shift: float = 0.0) -> Record:
-    return run_fakes.run(realization, seed, FULL, shift=shift, notes=())
+def full(realization: str, seed: int, shift: float = 0.0, commit: str | None = None) -> Record:
+    return run_fakes.run(realization, seed, FULL, shift=shift, notes=(), commit=commit)
 
 
 def test_without_records_everything_published_and_nothing_of_ours(empty: Table) -> None:
@@ -88,6 +88,14 @@ def test_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
     assert row(table, "accuracy")["arfr_deviation"] is None
     assert "2 were run here" in table.caption
     assert FULL in table.notes[-1]  # the third arm is missing
+
+
+def test_two_versions_of_the_code_have_no_common_mean(tmp_path: Path) -> None:
+    records = stored(tmp_path, full("arfr", 1, commit="0" * 9), full("arfr", 2, 0.01, commit="0" * 9), full("arfr", 3, commit="1" * 9))
+    found = row(table := read("task-complete", records), "accuracy")
+    assert found["arfr"] == "52.50 ± 0.71 (2 runs, commit 0000000); 52.00 (1 run, commit 1111111)"
+    assert (found["arfr_mean"], found["arfr_runs"]) == (None, 3)
+    assert f"{FULL}: commit 0000000, commit 1111111. Where there are several" in " ".join(table.notes)
 
 
 def test_what_does_not_count(tmp_path: Path) -> None:

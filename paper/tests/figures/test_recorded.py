@@ -78,6 +78,19 @@ def test_trajectory_draws_both_starts(plt: Any, tables: dict[str, Table]) -> Non
     assert legend == ["paired", "arfr", "consistent", "control: arfr from consistent", "parameters", "features"]
 
 
+def test_trajectory_of_several_seeds_draws_means_and_bands(plt: Any, tmp_path: Path) -> None:
+    forks = [fork("random", seed=seed) for seed in (1, 2, 3)]
+    table = FIGURES["patt-trajectory"].table(lambda: None, stored(tmp_path, *forks))
+    figure = drawn(plt, table)
+    feature = next(line for line in figure.axes[0].lines if line.get_label() == "gap, features")
+    gaps = list(zip(*([line["feature_gap"] for line in each.of("probe")] for each in forks), strict=True))
+    assert list(feature.get_ydata()) == pytest.approx([sum(each) / 3 for each in gaps])
+    band = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((min(map(min, gaps)), max(map(max, gaps))))
+    assert "equal in every bit at 129 of 129" in figure.axes[0].get_title()
+    assert "bands from the smallest to the largest" in table.caption
+
+
 def test_trajectory_draws_curves_that_coincide_once(plt: Any, tables: dict[str, Table]) -> None:
     table = tables["patt-trajectory"]
     arfr = {(row["start"], row["step"]): row for row in table.rows if row["branch"] == "arfr"}

@@ -23,8 +23,10 @@ def test_what_is_kept() -> None:
         "versions": {"torch": "2"},
         "device": {"type": "cpu"},
         "cpu": {"model": "M"},
+        "source": {"revision": "0"},
         "command": "pairgrad train digits-lt",
     }
+    assert origin({"source": None}, []) == {"command": ""}  # outside a checkout
 
 
 def test_without_a_command_that_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,12 +77,24 @@ def test_what_is_kept(tmp_path: Path) -> None:
 
 def test_nothing_of_the_machine_is_kept(tmp_path: Path) -> None:
     record = record_of_run(make(tmp_path / "a", *WHOLE))
-    assert set(record.environment) == {"versions", "cpu", "device", "command"}
+    assert set(record.environment) == {"versions", "cpu", "device", "source", "command"}
     assert record.command == "pairgrad train digits-lt --data-root=DATA --set data.outliers=noise.npy"
     assert record.facts["recipe"]["data"]["outliers"] == "noise.npy"
     assert record.facts["notes"][1] == "read from noise.npy"
     text = write(tmp_path / "a.jsonl", record).read_text()
-    assert not re.search(r"/data|/home|box|\"time\"|abc", text)
+    assert not re.search(r"/data|/home|box|\"time\"", text)
+
+
+def test_the_commits_that_resumed_and_evaluated_it_are_kept(tmp_path: Path) -> None:
+    """A run that several versions worked on is of none of them alone."""
+    resume = {"kind": "resume", "step": 1, "time": 120.0, "environment": {"source": {"revision": "def"}}}
+    own, other = ({"step": 2, "scores": {}, "environment": {"source": {"revision": each}}} for each in ("abc", "123"))
+    evaluations = {"evaluation-00000001.json": own, "evaluation-00000002.json": other}
+    environment = record_of_run(make(tmp_path / "a", step(1, 100.0), resume, resume, end(2, 220.0), evaluations=evaluations)).environment
+    assert environment["source"] == {"revision": "abc"}
+    assert environment["further_sources"] == [{"revision": "def"}, {"revision": "123"}]
+    alike = record_of_run(make(tmp_path / "b", *WHOLE, evaluations={"evaluation-00000002.json": own})).environment
+    assert "further_sources" not in alike
 
 
 def test_twice_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_not_run_says_how(page: Page) -> None:
 def test_a_check_that_does_not_hold_is_seen_without_colours(page: Page) -> None:
     assert "it holds: ✓ yes" in page.words
     assert f"it does not {NASTY}: ✕ NO" in page.words
-    assert "✕ NO (1 of 2 hold)" in page.words
+    assert "✕ 1 of 2 checks hold" in page.words
     assert "Of the 3 checks on this page, 2 hold, and 1 do not." in page.words
     assert "Checks that do not hold are in: A table." in page.words
 
@@ -91,7 +91,7 @@ def test_a_check_that_does_not_hold_is_seen_without_colours(page: Page) -> None:
 def test_overview_names_what_is_not_there(page: Page) -> None:
     assert "Of its 8 tables and 11 figures, 1 are computed here, 1 are made from records of runs, and 17 are not run" in page.words
     assert page.words.count("not on this page") == 16
-    assert "record fake-one ✓ yes" in page.words or "record fake-one ✕ NO" in page.words or "record fake-one none to check" in page.words
+    assert re.search(r"figure cubic-decay none counted ?1 of 1 checks hold fig:dimension-error record fake-one", page.words)
     assert "By pairgrad fake --it, on A <machine>, torch 9.9." in page.words
 
 

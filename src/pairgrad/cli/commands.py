@@ -221,12 +221,12 @@ class DoctorOptions:
     """What to examine."""
 
     device: Annotated[str | None, _option("Check this device against the CPU, too: cuda, cuda:1, mps.", "DEVICE")] = None
-    compiled: Annotated[bool, _flag("--compile", help="Try torch.compile, too; half a minute more.")] = False
+    compiled: Annotated[bool, _flag("--compile", help="Try torch.compile, too, which takes longer.")] = False
     json: Annotated[Path | None, _option("Write it as data, too.", "FILE")] = None
 
 
 def doctor(options: DoctorOptions) -> None:
-    """Say what is installed, which extras are missing and what for, which devices and dtypes can be used, and check in ten seconds that the numbers are right.
+    """Say what is installed, which extras are missing and what for, which devices and dtypes can be used, and check that the numbers are right.
 
     An extra that is missing is not a failure. What it prints is what a bug report needs. With --device it computes potentials, scores, losses, class banks,
     densities and samples on that device and on the CPU, and says how far apart they are; then whether a step waits for the device and fits into a graph.
@@ -253,7 +253,7 @@ class BenchOptions:
     batch: Annotated[int, _option("Samples of a step.", "N", min=1)] = 32
     classes: Annotated[int, _option("Classes of the bank.", "N", min=2)] = 1000
     dim: Annotated[int, _option("Feature dimension.", "N", min=2)] = 1024
-    compiled: Annotated[bool, _flag("--compile", help="The compiled step, too; half a minute more.")] = False
+    compiled: Annotated[bool, _flag("--compile", help="The compiled step, too, which takes longer.")] = False
     repeats: Annotated[int, _option("Repetitions of each call; the median counts.", "N", min=1)] = 21
     threads: Annotated[int, _option("Threads of the CPU.", "N", min=1, max=THREADS)] = 1
     json: Annotated[Path | None, _option("Write the times as data, too.", "FILE")] = None
@@ -297,7 +297,7 @@ COMMANDS = (
         short="What is installed, what works here, and a self-check.",
         examples=[
             ("pairgrad doctor", "Ten seconds."),
-            ("pairgrad doctor --compile", "Try torch.compile, too: half a minute more."),
+            ("pairgrad doctor --compile", "Try torch.compile, too."),
             ("pairgrad doctor --device cuda", "Compare a GPU with the CPU."),
         ],
         codes=exit_codes.DOCTOR,
@@ -330,7 +330,7 @@ COMMANDS = (
         Group.FIND_OUT,
         short="Prove the error bounds of the Bessel ratio again.",
         examples=[
-            ("pairgrad prove", "The theorem for all x and nu, orders 1 to 8, in six seconds."),
+            ("pairgrad prove", "The theorem for all x and nu, orders 1 to 8."),
             ("pairgrad prove --dim 512", "What is proven of one potential."),
         ],
         codes=exit_codes.PROVE,
@@ -349,7 +349,7 @@ COMMANDS = (
         Group.FIND_OUT,
         short="How fast it is on this machine, as ratios.",
         examples=[
-            ("pairgrad bench", "On the CPU, two minutes."),
+            ("pairgrad bench", "On the CPU."),
             ("pairgrad bench --device cuda --compile --classes 100000", "On a GPU, with torch.compile."),
         ],
     ),

@@ -37,7 +37,7 @@ COMMANDS = (
         short="Train a recipe or resume a run.",
         examples=[
             ("pairgrad train", "List the recipes."),
-            ("pairgrad train digits-lt --realization original --realization arfr", "Two arms, no download, half a minute each."),
+            ("pairgrad train digits-lt --realization original --realization arfr", "Two arms, no download."),
             ("pairgrad train patt-cifar10-lt-if100 --data-root /my/data --dry-run", "Every setting, and what it would do here."),
             ("torchrun --nproc-per-node 8 -m pairgrad train proco-inat18", "On eight GPUs."),
         ],
@@ -60,7 +60,7 @@ COMMANDS = (
         report,
         Group.PAPER,
         short="All tables and figures on one page.",
-        examples=[("pairgrad report --open", "From records, in a minute.")],
+        examples=[("pairgrad report --open", "From records, or computed on the spot.")],
     ),
     Command(
         tables,

@@ -29,10 +29,24 @@ def say_not_run(console: Console, missing: NotRun) -> None:
 
 
 def show(console: Console, table: Table) -> None:
-    """The shown columns, in as many blocks as the width of the console asks for, each beginning with the first column; checks and notes."""
+    """Caption, the parts or else the shown columns, checks and notes."""
     console.print(Text(table.title, style="bold"))
-    console.print(Text(f"{table.caption} In the paper: {table.label}."))
+    console.print(Text(f"{table.caption} In the paper: {table.label}." if table.label else table.caption))
     console.print()
+    for part in table.parts:
+        console.print(Text(part.title, style="bold"))
+        _grid(console, part)
+    if not table.parts:
+        _grid(console, table)
+    for check in table.checks:
+        console.print(Text(f"  {check}", style="" if check.held else "yellow"))
+    for note in table.notes:
+        console.print(Text(note, style="dim"))
+    console.print()
+
+
+def _grid(console: Console, table: Table) -> None:
+    """The shown columns, in as many blocks as the width of the console asks for, each beginning with the first column."""
     first, *others = table.shown
     for block in _blocks(table, first, others, console.width):
         shown = RichTable(box=box.SIMPLE_HEAD, padding=0, show_edge=False, pad_edge=False)
@@ -42,14 +56,9 @@ def show(console: Console, table: Table) -> None:
             heading = "\n".join(textwrap.wrap(column.heading, width))
             shown.add_column(Text(heading), justify="left" if words else "right", vertical="bottom", width=width, no_wrap=not words)
         for row in table.rows:
-            shown.add_row(*(Text(column.text(row[column.key])) for column in (first, *block)))
+            shown.add_row(*(Text(column.of(row)) for column in (first, *block)))
         console.print(shown)
         console.print()
-    for check in table.checks:
-        console.print(Text(f"  {check}", style="" if check.held else "yellow"))
-    for note in table.notes:
-        console.print(Text(note, style="dim"))
-    console.print()
 
 
 def _blocks(table: Table, first: Column, others: list[Column], width: int) -> Iterator[list[Column]]:
@@ -67,7 +76,7 @@ def _blocks(table: Table, first: Column, others: list[Column], width: int) -> It
 
 def _width(table: Table, column: Column) -> int:
     """Wide enough for every number and for every word of the heading."""
-    cells = [column.text(row[column.key]) for row in table.rows]
+    cells = [column.of(row) for row in table.rows]
     longest = max((len(cell) for cell in cells), default=0)
     if is_words(table, column.key):
         longest = min(longest, _WORDS_WIDTH)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pairgrad.cli import Console, prepare, progress
 from pairgrad_paper import catalogue
-from pairgrad_paper.catalogue import RecordedTable, TableRecipe, chosen
+from pairgrad_paper.catalogue import RecordedTable, SummaryTable, TableRecipe, chosen
 from pairgrad_paper.commands.output import records_in, report
 from pairgrad_paper.commands.show import say_not_run, show
 from pairgrad_paper.records import Records
@@ -23,7 +23,9 @@ def run(output: Path, only: Iterable[str] | None = None, records: Path | None = 
     report(console, make(console, recipes, output, known))
 
 
-def make(console: Console, recipes: Mapping[str, TableRecipe | RecordedTable], output: Path, records: Records | None = None) -> list[Path]:
+def make(
+    console: Console, recipes: Mapping[str, TableRecipe | RecordedTable | SummaryTable], output: Path, records: Records | None = None
+) -> list[Path]:
     """Compute or read, print and write, one table after the other: what is done stays if a later one fails."""
     prepare(output)
     records = Records() if records is None else records

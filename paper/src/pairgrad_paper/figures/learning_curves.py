@@ -1,17 +1,19 @@
-"""Figure learning-curves: three realizations trained on CIFAR on a CPU, epoch by epoch, and the defect that the monitor saw on the way."""
+"""Figure learning-curves: the realizations trained on CIFAR on a CPU, epoch by epoch, and the defect that the monitor saw on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from pairgrad_paper.figures.seeds import over_seeds
 from pairgrad_paper.figures.style import BLUE, GREEN, GREY, PURPLE, VERMILION, open_axes
 from pairgrad_paper.records import Line, Record, Records
 from pairgrad_paper.tables.not_run import NotRun
+from pairgrad_paper.tables.seeds import by_seed, system_of
 from pairgrad_paper.tables.study import COMMANDS, LABEL, NEEDS, of_the_study, order
-from pairgrad_paper.tables.table import Cell, Column, Row, Table
+from pairgrad_paper.tables.table import Cell, Column, Row, Table, number
 
-_TITLE = "Learning curves of three realizations, scaled down to a CPU"
+_TITLE = "Learning curves of the realizations, scaled down to a CPU"
 _ARMS: dict[str, dict[str, Any]] = {
     "original": {"color": VERMILION, "marker": "o", "label": "original: clipped backward"},
     "consistent": {"color": BLUE, "marker": "s", "label": "consistent: derivative of the same forward"},
@@ -23,24 +25,32 @@ _FLOOR = 1e-17  # of the drawn defect: where "none found" stands
 
 
 def read(records: Records) -> Table:
-    """Epochs and looks of the runs of one recipe: of several, that with the most realizations."""
+    """Epochs and looks of the runs of one recipe and version of the code: of several, those with the most realizations and runs."""
     runs = sorted(
         records.of("run", lambda record: of_the_study(record) and any(line["kind"] == "epoch" for line in record.lines)), key=order
     )
-    groups: dict[tuple[str, int], list[Record]] = {}
-    for record in runs:
-        groups.setdefault((record.facts["recipe"]["name"], record.facts["recipe"]["epochs"]), []).append(record)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for group in by_seed(records, runs):
+        groups.setdefault((system_of(group), group.version), []).extend(group.runs.values())
     if not groups:
         raise NotRun(_TITLE, LABEL, (COMMANDS[0], COMMANDS[2]), NEEDS)
-    name, epochs = max(groups, key=lambda key: len({record.facts["realization"] for record in groups[key]}))
-    chosen = groups[name, epochs]
+    (_, version), chosen = max(groups.items(), key=lambda item: (len({record.facts["realization"] for record in item[1]}), len(item[1])))
+    recipe = chosen[0].facts["recipe"]
+    name, epochs = recipe["name"], recipe["epochs"]
     seeds = sorted({record.facts["seed"] for record in chosen})
-    unfinished = [record.facts["realization"] for record in chosen if record.one("end").get("ending", "finished") != "finished"]
+    left = [
+        f"{record.name} ({records.version(record)})" for record in runs if record.facts["recipe"]["name"] == name and record not in chosen
+    ]
+    several = len(seeds) > 1
+    stopped = [record.facts for record in chosen if record.one("end").get("ending", "finished") != "finished"]
+    unfinished = [f"{facts['realization']} of seed {facts['seed']}" if several else facts["realization"] for facts in stopped]
+    over = ": lines are means over seeds, bands one standard deviation to each side" if several else ""
     return Table(
         name="learning-curves",
         title=_TITLE,
         caption=(
-            f"{name}, {epochs} epochs, seed {', '.join(map(str, seeds))}. Above: mean training loss and its vMF term. Below: accuracy on test images, of all "
+            f"{name}, {epochs} epochs, seed{'s' * several} {', '.join(map(str, seeds))}{over}. Above: mean training loss and its vMF term. Below: accuracy "
+            "on test images, of all "
             "classes and of those with few training images; and the coherence defect of the vMF term's backward, as the monitor found it during training. "
             "It marks at the foot of the axis what it found coherent; it looks as often as asked while that takes 2 % of the training time at most, so "
             "that functions that take long to replay are looked at less often. Where one curve is seen for all realizations, they lie on one another."
@@ -54,15 +64,21 @@ def read(records: Records) -> Table:
             Column("verdict", "verdict"),
         ),
         rows=tuple(row for record in chosen for row in _rows(record)),
-        notes=(_words(len(seeds)),),
+        notes=(_words(len(seeds), version, left),),
     )
 
 
-def _words(seeds: int) -> str:
+def _words(seeds: int, version: str, left: Sequence[str]) -> str:
     spread = (
-        "One seed, so no error bars: differences between the curves say nothing about which realization is better. " if seeds == 1 else ""
+        "One seed, so no error bars: differences between the curves say nothing about which realization is better. "
+        if seeds == 1
+        else f"{seeds} seeds: what the curves say about realizations is what `cifar-study-differences` says with intervals. "
     )
-    return f"Scaled down from the paper's system in backbone, batches and epochs. {spread}What differs between the arms for certain is the lower right panel."
+    drawn = f" Not drawn, because no mean is over two settings or two versions of the code: {', '.join(left)}." if left else ""
+    return (
+        f"Scaled down from the paper's system in backbone, batches and epochs. {spread}What differs between the arms for certain is the lower right panel. "
+        f"Runs of {version}.{drawn}"
+    )
 
 
 def _rows(record: Record) -> Sequence[Row]:
@@ -130,41 +146,38 @@ def _names(table: Table) -> list[str]:
     return [name for name in _ARMS if name in table.column("realization")]
 
 
-def _each_run(table: Table, part: str, wanted: Callable[[Row], bool]) -> list[tuple[dict[str, Any], list[Row]]]:
-    runs = dict.fromkeys((str(row["realization"]), row["seed"]) for row in table.rows if row["realization"] in _ARMS)
-    found = []
-    for name, seed in runs:
-        rows = [row for row in table.rows if (row["realization"], row["seed"], row["part"]) == (name, seed, part) and wanted(row)]
-        found.append(({"color": _ARMS[name]["color"], "marker": _ARMS[name]["marker"]}, rows))
-    return found
-
-
 def _curves(axes: Any, table: Table, key: str, scale: float = 1.0, ls: str = "-", marked: bool = False) -> None:
-    for style, rows in _each_run(table, "epoch", lambda row: row[key] is not None):
-        every = max(1, len(rows) // 8)
-        shape = {"marker": style["marker"], "markevery": every, "ms": 4} if marked else {}
-        axes.plot(
-            [row["epoch"] for row in rows], [scale * float(str(row[key])) for row in rows], color=style["color"], ls=ls, lw=1.6, **shape
-        )
+    for name in _names(table):
+        rows = [row for row in table.rows if (row["realization"], row["part"]) == (name, "epoch") and row[key] is not None]
+        every = max(1, len({row["epoch"] for row in rows}) // 8)
+        shape = {"marker": _ARMS[name]["marker"], "markevery": every, "ms": 4} if marked else {}
+        over_seeds(axes, rows, "epoch", key, scale=scale, deviations=True, color=_ARMS[name]["color"], ls=ls, lw=1.6, **shape)
 
 
 def _defects(axes: Any, table: Table) -> None:
+    """Every seed has a curve of its own: a run looks as often as its time lets it."""
     height = _FLOOR
-    for style, rows in _each_run(table, "look", lambda _: True):
-        values = [float(str(row["defect"])) for row in rows]
-        places = [row["epoch"] for row in rows]
-        if any(value > _FLOOR for value in values):
-            axes.plot(places, [max(value, _FLOOR) for value in values], lw=1.2, ms=5, **style)
+    for name in _names(table):
+        style = {"color": _ARMS[name]["color"], "marker": _ARMS[name]["marker"]}
+        looks = [row for row in table.rows if (row["realization"], row["part"]) == (name, "look")]
+        largest = max((number(row, "defect") for row in looks), default=0.0)
+        for seed in dict.fromkeys(row["seed"] for row in looks):
+            rows = [row for row in looks if row["seed"] == seed]
+            places = [row["epoch"] for row in rows]
+            if largest > _FLOOR:
+                axes.plot(places, [max(number(row, "defect"), _FLOOR) for row in rows], lw=1.2, ms=5, **style)
+            else:
+                axes.plot(places, [height] * len(rows), ls="", ms=5, mfc="none", **style)
+        if largest > _FLOOR:
             axes.annotate(
-                f"{max(values):.2e}",
-                (places[-1], max(values)),
+                f"{largest:.2e}",
+                (max(number(row, "epoch") for row in looks), largest),
                 xytext=(0, -14),
                 textcoords="offset points",
                 ha="right",
                 color=style["color"],
             )
         else:
-            axes.plot(places, [height] * len(rows), ls="", ms=5, mfc="none", **style)
             height *= 10  # beside one another, not on one another
     axes.set_yscale("log")
     axes.set_ylim(_FLOOR / 10, 1)

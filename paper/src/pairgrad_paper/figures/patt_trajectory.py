@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
+from pairgrad_paper.figures.seeds import over_seeds
 from pairgrad_paper.figures.style import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, open_axes
 from pairgrad_paper.records import Record, Records
 from pairgrad_paper.tables import published
-from pairgrad_paper.tables.captured_source import forks
-from pairgrad_paper.tables.fork_summary import CONTROL, LABEL, control_note, controls, fork_checks, fork_notes
+from pairgrad_paper.tables.captured_source import forks, others_than_forks
+from pairgrad_paper.tables.fork_summary import CONTROL, LABEL, control_note, controls, fork_checks, fork_notes, spread_note
 from pairgrad_paper.tables.table import Cell, Column, Row, Table, number
 
 _TITLE = "Equal losses, other gradients, other trajectories"
@@ -29,11 +29,9 @@ _BRANCHES: dict[str, dict[str, Any]] = {
 def read(records: Records) -> Table:
     """A row per probe, and per branch and measured distance."""
     found = forks(records, _TITLE, LABEL)
-    rows = [row for start, record in found.items() for row in _rows(start, record)]
-    ends = {start: _last(rows, start) for start in found}
+    rows = [row for start, group in found.items() for record in group.runs.values() for row in _rows(start, record)]
     distances = "; ".join(
-        f"{start} start: parameters {number(row, 'parameter_distance'):.3f}, features {number(row, 'feature_distance'):.3f}"
-        for start, row in ends.items()
+        f"{start} start: parameters {_last(rows, start, 'parameter')}, features {_last(rows, start, 'feature')}" for start in found
     )
     return Table(
         name="patt-trajectory",
@@ -44,13 +42,15 @@ def read(records: Records) -> Table:
             "every bit, with respect to the features (vMF loss) and to all parameters (total loss); hollow: what the best overall factor "
             "leaves. Right: distances from the original branch after separate updates, over its length, of the parameters and of features of fixed "
             'images; thick "consistent", which differs in its backward alone, thin with marks "arfr" and "paired", which replace value and slope '
-            "together; grey, as a control, how far apart two coherent branches are, whose gradients differ far less. Both axes are logarithmic on the right. "
+            "together; grey, as a control, how far apart two coherent branches are, whose gradients differ far less. Over several seeds: means, and bands "
+            "from the smallest to the largest. Both axes are logarithmic on the right. "
             f'Distances of "consistent" in the end: {distances}; the learning rate falls on the way, and with it what an update can add. The paper prints no '
             "distances and speaks of substantial separation."
         ),
         label=LABEL,
         columns=(
             Column("start", "start"),
+            Column("seed", "seed"),
             Column("part", "part"),
             Column("step", "step", "d"),
             Column("branch", "branch"),
@@ -58,27 +58,32 @@ def read(records: Records) -> Table:
         ),
         rows=tuple(rows),
         checks=fork_checks(found),
-        notes=(*fork_notes(found), *control_note(found)),
+        notes=(*fork_notes(found), *spread_note(found), *others_than_forks(records, found), *control_note(found)),
     )
 
 
 def _rows(start: str, record: Record) -> list[Row]:
-    rows = [_row(start, "probe", line["step"], **{key: line[key] for key in _PROBE}) for line in record.of("probe")]
+    who = {"start": start, "seed": record.facts["seed"]}
+    rows = [_row(who, "probe", line["step"], **{key: line[key] for key in _PROBE}) for line in record.of("probe")]
     measured = [(line["branch"], line) for line in record.of("distance")]
     measured += [(name, line) for name, lines in controls(record).items() for line in lines]
     for branch, line in measured:
         distances = {key: line[key.removesuffix("_distance")] for key in _DISTANCE}
-        rows.append(_row(start, "distance", line["step"], branch, **distances))
+        rows.append(_row(who, "distance", line["step"], branch, **distances))
     return rows
 
 
-def _row(start: str, part: str, step: int, branch: str | None = None, **cells: Cell) -> Row:
-    return {"start": start, "part": part, "step": step, "branch": branch} | {key: cells.get(key) for key in (*_PROBE, *_DISTANCE)}
+def _row(who: Row, part: str, step: int, branch: str | None = None, **cells: Cell) -> Row:
+    return {**who, "part": part, "step": step, "branch": branch} | {key: cells.get(key) for key in (*_PROBE, *_DISTANCE)}
 
 
-def _last(rows: list[Row], start: str) -> Row:
+def _last(rows: list[Row], start: str, what: str) -> str:
+    """The distances of the consistent branches in the end, from the smallest to the largest."""
     own = [row for row in rows if row["start"] == start and row["branch"] == "consistent"]
-    return max(own, key=lambda row: number(row, "step"))
+    step = max(number(row, "step") for row in own)
+    found = sorted(number(row, f"{what}_distance") for row in own if row["step"] == step)
+    low, high = f"{found[0]:.3f}", f"{found[-1]:.3f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def draw(plt: Any, table: Table) -> Any:
@@ -107,12 +112,11 @@ def draw(plt: Any, table: Table) -> Any:
 
 
 def _gaps(axes: Any, probes: list[Row]) -> None:
-    steps = [number(row, "step") for row in probes]
     for key, colour, marker, label in (("feature", VERMILION, "o", "features"), ("parameter", BLUE, "s", "parameters")):
-        gaps, left = ([number(row, f"{key}_{what}") for row in probes] for what in ("gap", "residual"))
-        axes.plot(steps, gaps, color=colour, marker=marker, ms=4, lw=1.0, label=f"gap, {label}")
-        axes.plot(
-            steps, left, color=colour, marker=marker, ms=4, lw=0.7, ls=":", mfc="white", label=f"after the best overall factor, {label}"
+        style = {"color": colour, "marker": marker, "ms": 4}
+        over_seeds(axes, probes, "step", f"{key}_gap", lw=1.0, label=f"gap, {label}", **style)
+        over_seeds(
+            axes, probes, "step", f"{key}_residual", lw=0.7, ls=":", mfc="white", label=f"after the best overall factor, {label}", **style
         )
     order = float(published.FORK_GAP_ORDER)
     axes.axhline(order, color=GREY, lw=1.2, ls="--", zorder=1, label="order that the paper states")
@@ -123,9 +127,8 @@ def _gaps(axes: Any, probes: list[Row]) -> None:
 def _distances(axes: Any, rows: list[Row]) -> None:
     for branch in _ordered(rows):
         own = [row for row in rows if row["branch"] == branch and number(row, "step") > 0]
-        steps = [number(row, "step") for row in own]
         for key, line in (("parameter_distance", "-"), ("feature_distance", "--")):
-            axes.plot(steps, [number(row, key) or math.nan for row in own], ls=line, **_style(branch))
+            over_seeds(axes, own, "step", key, positive=True, ls=line, **_style(branch))
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylabel("relative distance")
@@ -145,7 +148,7 @@ def _coinciding(rows: Iterable[Row]) -> dict[str, list[str]]:
     by_branch: dict[str, list[tuple[Cell, ...]]] = {}
     for row in rows:
         if row["part"] == "distance":
-            by_branch.setdefault(str(row["branch"]), []).append((row["start"], row["step"], *(row[key] for key in _DISTANCE)))
+            by_branch.setdefault(str(row["branch"]), []).append((row["start"], row["seed"], row["step"], *(row[key] for key in _DISTANCE)))
     for name in sorted(by_branch, key=lambda name: list(_BRANCHES).index(name) if name in _BRANCHES else -1):
         curves.setdefault(tuple(by_branch[name]), []).append(name)
     return {first: others for first, *others in curves.values() if others}

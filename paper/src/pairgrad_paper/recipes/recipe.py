@@ -209,7 +209,7 @@ _IMAGENET_VIEWS = ("imagenet-test", "imagenet-test")
 _ALL = (
     Recipe(
         name="digits-lt",
-        summary="PATT on scikit-learn's bundled digits with a long tail: no download, half a minute on a CPU.",
+        summary="PATT on scikit-learn's bundled digits with a long tail: no download, small enough for a CPU.",
         data=Data("digits-lt", 20.0, "first"),
         model=Model("tiny8"),
         loss=Loss("patt"),

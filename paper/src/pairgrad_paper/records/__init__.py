@@ -17,7 +17,8 @@ and every other line is something that was measured, with its own `kind`. Which 
 
 The records behind the documentation come with the package.
 
-`files` reads and writes one, `store` a directory of them, `origin` says where one comes from; `runs` and `costs` make two of the kinds.
+`files` reads and writes one, `store` a directory of them, `origin` says where one comes from, `versions` which of them may stand in one mean;
+`runs` and `costs` make two of the kinds.
 """
 
 from pairgrad_paper.records.costs import records_of_costs

@@ -18,9 +18,9 @@ _PATHS = {
 
 
 def origin(environment: Mapping[str, Any], command: Sequence[str] | None = None) -> dict[str, Any]:
-    """Versions, device and CPU of a run's environment, and the command as it would be typed elsewhere."""
+    """Versions, device, CPU and commit of a run's environment, and the command as it would be typed elsewhere."""
     given = list(sys.argv) if command is None else list(command)
-    kept = {key: environment[key] for key in ("versions", "device", "cpu") if key in environment}
+    kept = {key: environment[key] for key in ("versions", "device", "cpu", "source") if environment.get(key) is not None}
     return {**kept, "command": typed(given)}
 
 

@@ -36,13 +36,23 @@ def record_of_run(path: str | os.PathLike[str]) -> Record:
     events = run.events(lambda _: None)  # a line that is being written is not there yet
     if not events:
         raise RecordError(f"{run.path} has no events yet: train it first")
-    evaluations = _evaluations(run.path)
+    evaluations = [_line({"kind": "evaluation", **_evaluation(path)}) for path in _evaluation_files(run.path)]
     with written_by("pairgrad train", run.path):
         facts = portable({**run.facts, "notes": run.environment.get("data", {}).get("notes", [])})
         found = origin(run.environment, [str(word) for word in run.environment.get("command", [])])
+        further = _further_sources(run, events)
+        if further:
+            found["further_sources"] = further
         measured = [_line(event) for event in events if event["kind"] in _KEPT]
         lines = [*measured, *evaluations, _end(events)]
         return Record(run.path.resolve().name, "run", _title(facts), facts, portable(found), _thinned(lines))
+
+
+def _further_sources(run: RunDirectory, events: Sequence[Event]) -> list[Event]:
+    """The other commits that resumed or evaluated the run, if there are any."""
+    later = [event for event in events if event["kind"] == "resume"] + [_evaluation(path) for path in _evaluation_files(run.path)]
+    sources = [each.get("environment", {}).get("source") for each in later]
+    return [source for at, source in enumerate(sources) if source and source not in (run.environment.get("source"), *sources[:at])]
 
 
 def _title(facts: Event) -> str:
@@ -54,20 +64,20 @@ def _line(event: Event) -> Line:
     return portable({key: value for key, value in event.items() if key not in ("time", "environment")})
 
 
-def _evaluations(folder: Path) -> list[Line]:
-    """The evaluations of a run by update; a whole one before those of single scores."""
-    lines = []
-    for path in sorted(folder.glob("evaluation-*.json"), key=lambda each: each.stem):
-        try:
-            content = read_json(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise RecordError(f"{path} cannot be read ({error}): evaluate the run again") from error
-        match content:
-            case {"step": int(step), "scores": dict()}:
-                lines.append(_line({"kind": "evaluation", "step": step, **content}))
-            case _:
-                raise RecordError(f"{path} must have a step and scores, as pairgrad evaluate writes them: evaluate the run again")
-    return lines
+def _evaluation_files(folder: Path) -> list[Path]:
+    """By update; a whole one before those of single scores."""
+    return sorted(folder.glob("evaluation-*.json"), key=lambda each: each.stem)
+
+
+def _evaluation(path: Path) -> Event:
+    try:
+        content = read_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} cannot be read ({error}): evaluate the run again") from error
+    match content:
+        case {"step": int(), "scores": dict()}:
+            return content
+    raise RecordError(f"{path} must have a step and scores, as pairgrad evaluate writes them: evaluate the run again")
 
 
 def _end(events: Sequence[Event]) -> Line:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pairgrad_paper.records.files import Record, RecordError, read
+from pairgrad_paper.records.versions import declared, version
 
 OWN = Path(__file__).with_name("data")
 
@@ -28,6 +29,14 @@ class Records:
     @cached_property
     def _all(self) -> tuple[Record, ...]:
         return tuple(read(path) for path in sorted(self.directory.glob("*.jsonl")))
+
+    @cached_property
+    def _equal(self) -> tuple[tuple[str, ...], ...]:
+        return declared(self.directory)
+
+    def version(self, record: Record) -> str:
+        """The code version of a record, in words that are equal for records which may stand in one mean."""
+        return version(record, self._equal)
 
     def of(self, record: str, matching: Callable[[Record], bool] = lambda _: True) -> list[Record]:
         """The records of one kind, in the order of their names."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from pairgrad_paper.catalogue import FigureRecipe, RecordedFigure, RecordedTable, TableRecipe
+from pairgrad_paper.catalogue import FigureRecipe, RecordedFigure, RecordedTable, SummaryTable, TableRecipe
 from pairgrad_paper.records import Record, Records
 from pairgrad_paper.tables.not_run import NotRun
 from pairgrad_paper.tables.paper_items import PAPER, SECTIONS, PaperItem, item_of, section_of
@@ -15,7 +15,7 @@ from pairgrad_paper.tables.table import Check, Table, Tick
 from pairgrad_paper.tables.writers import to_csv
 
 LARGEST_SVG = 300_000  # bytes; a larger picture is shown as PNG
-Recipe = TableRecipe | RecordedTable | FigureRecipe | RecordedFigure
+Recipe = TableRecipe | RecordedTable | SummaryTable | FigureRecipe | RecordedFigure
 Progress = Callable[[str, int], AbstractContextManager[Tick]]
 
 
@@ -85,7 +85,7 @@ class Item:
 
 
 def collected(
-    tables: Mapping[str, TableRecipe | RecordedTable],
+    tables: Mapping[str, TableRecipe | RecordedTable | SummaryTable],
     figures: Mapping[str, FigureRecipe | RecordedFigure],
     records: Records,
     progress: Progress = lambda name, steps: nullcontext(lambda: None),

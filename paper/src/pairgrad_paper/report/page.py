@@ -18,6 +18,7 @@ from pairgrad import __version__
 from pairgrad.ground import printable
 from pairgrad_paper.records import Record
 from pairgrad_paper.report.items import Item
+from pairgrad_paper.tables.numbers import beside, in_words, sentence
 from pairgrad_paper.tables.paper_items import PAPER, SECTIONS
 from pairgrad_paper.tables.writers import is_words
 
@@ -42,15 +43,17 @@ def templates(*more: Path) -> jinja2.Environment:
         finalize=lambda value: printable(value, lines=True) if type(value) is str else value,  # not markup
     )
     environment.filters |= {"inline": lambda text: markupsafe.Markup(inline(printable(text, lines=True)))}
-    environment.globals |= {"is_words": is_words, "machine": machine}
+    environment.globals |= {"is_words": is_words, "machine": machine, "beside": beside, "in_words": in_words, "sentence": sentence}
     return environment
 
 
 def render(items: Sequence[Item]) -> str:
     """The page as one string. Everything that comes from the items is escaped; the page may load nothing and run nothing."""
+    numbers = next((item.table.rows for item in items if item.name == "numbers" and item.table), ())
     return page(
         templates().get_template("page.html"),
         items=items,
+        numbers=numbers,
         sections=[(key or "beyond", SECTIONS[key], list(group)) for key, group in groupby(items, key=lambda item: item.section)],
         claims=(*CLAIMS, *found(items)),
         absent=[each for each in PAPER.values() if each.name not in {item.name for item in items}],

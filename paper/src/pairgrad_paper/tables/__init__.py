@@ -2,6 +2,8 @@
 
 - what a table is: `table`, its files `writers`; what was not run: `not_run`; all tables and figures by name: `pairgrad_paper.catalogue`;
 - the paper: its numbers `published`, its labels `paper_items`;
+- the published numbers beside ours, counted: `numbers`;
+- over seeds: `seeds` has means, deviations and intervals, of one version of the code;
 - computed: `fidelity`, `constants`, `parity`, `defect`, `two_class`, `class_count`, with `exact` (ball arithmetic);
 - from records: `complexity`, `local_costs`, `task_tables`, `study`; of states that training visited, `captured_source` finds the record for `captured_audit`,
   `backward`, `fork_summary`, `one_step_replay` and `proco_states`.

@@ -8,6 +8,7 @@ from typing import Any
 from pairgrad_paper.records import Record, Records
 from pairgrad_paper.tables.not_run import NotRun
 from pairgrad_paper.tables.published import Printed
+from pairgrad_paper.tables.seeds import Seeds, by_seed
 from pairgrad_paper.tables.table import Check
 
 STARTS = ("random", "trained")
@@ -35,15 +36,29 @@ def states(records: Records, title: str, label: str) -> Record:
     return _first(records.of("states"), NotRun(title, label, commands, "It takes CIFAR-10 and half an hour on a CPU"))
 
 
-def forks(records: Records, title: str, label: str) -> dict[str, Record]:
-    """The record of a fork from each of the starts that there are, the random one first; without a consistent branch it is none of the paper's."""
+def forks(records: Records, title: str, label: str) -> dict[str, Seeds]:
+    """The forks from each of the starts that there are, the random one first: of one system and version, over the most seeds.
+
+    A fork without a consistent branch is none of the paper's.
+    """
     both = records.of("fork", lambda each: "consistent" in each.facts["branches"])
-    found = {start: [each for each in both if each.facts["start"] == start] for start in STARTS}
-    kept = {start: each[0] for start, each in found.items() if each}
+    found = {start: by_seed(records, (each for each in both if each.facts["start"] == start)) for start in STARTS}
+    kept = {start: max(groups, key=lambda group: len(group.runs)) for start, groups in found.items() if groups}
     if not kept:
         commands = (f"pairgrad fork {_PATT} --updates 1000", "pairgrad collect forks/*.jsonl")
-        raise NotRun(title, label, commands, "It takes CIFAR-10 and an hour on a CPU")
+        raise NotRun(title, label, commands, "It takes CIFAR-10 and an hour on a CPU for each seed")
     return kept
+
+
+def others_than_forks(records: Records, found: Mapping[str, Seeds]) -> tuple[str, ...]:
+    """A note on the forks that are in no mean: of another system or version of the code."""
+    read = {record.name for group in found.values() for record in group.runs.values()}
+    left = [f"{each.name} ({records.version(each)})" for each in records.of("fork") if each.name not in read]
+    versions = ", ".join(dict.fromkeys(group.version for group in found.values()))
+    note = f"Made by {versions}."
+    if left:
+        note += f" Not read here, because no mean is over two systems or two versions of the code: {', '.join(left)}."
+    return (note,)
 
 
 def _after_training(recipe: str, command: str, record: str) -> tuple[str, ...]:
@@ -60,8 +75,8 @@ def _first(found: list[Record], missing: NotRun) -> Record:
     return found[0]
 
 
-def system(record: Record) -> str:
-    """What was trained, in one phrase.
+def system(record: Record, *also: Record) -> str:
+    """What was trained, in one phrase; `also` are of the same settings, with other seeds.
 
     Examples:
         >>> facts = {
@@ -80,8 +95,13 @@ def system(record: Record) -> str:
     recipe = record.facts["recipe"]
     imbalance = recipe["data"].get("imbalance")
     long_tail = f" (imbalance factor {imbalance:g})" if imbalance else ""
-    trained = f"{recipe['epochs']} epochs of batches of {recipe['batch_size']}, seed {record.facts['seed']} (recipe {recipe['name']})"
+    seeds = sorted({each.facts["seed"] for each in (record, *also)})
+    trained = f"{recipe['epochs']} epochs of batches of {recipe['batch_size']}, {_seeds(seeds)} (recipe {recipe['name']})"
     return f"{_benchmark(recipe)}{long_tail}, backbone {_backbone(recipe)}, {trained}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def to_be_met(record: Record, *checks: Check) -> tuple[Check, ...]:
@@ -93,7 +113,7 @@ def stand_in(record: Record, backbone: str, benchmark: str | None = None, also: 
     """A note: what ours is, and what of the paper's it stands in for, where it does not always name the benchmark; `also` are of the same system."""
     recipe = record.facts["recipe"]
     names = ", ".join(each.name for each in (record, *also))
-    ours = f"Record{'s' if also else ''} {names}: {system(record)}."
+    ours = f"Record{'s' if also else ''} {names}: {system(record, *also)}."
     if recipe["model"]["backbone"] == backbone and recipe["data"]["benchmark"] == (benchmark or recipe["data"]["benchmark"]):
         return f"{ours} Data and backbone are the paper's."
     if recipe["data"]["benchmark"] not in PUBLISHED_BENCHMARKS:

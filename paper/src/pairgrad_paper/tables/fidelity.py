@@ -107,7 +107,8 @@ def ratio_fidelity(tick: Tick = lambda: None, dimensions: tuple[int, ...] = DIME
         ),
         notes=(
             "AR/FR is the formula in balls; log-bessel combines two accurate logarithms in float64, as CUSF does, whose column is the paper's; "
-            '"proven here" is `ratio_bound()` of the realization "arfr". (*) relative errors, rounding included; the others are absolute.',
+            '"proven here" is `ratio_bound()` of the realization "arfr". (*) relative errors, rounding included; the others are absolute. '
+            "The ratio is below 1, so that its absolute error is below the relative one.",
         ),
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from statistics import median
+from collections.abc import Iterable, Mapping
+from statistics import fmean, median
 
 from pairgrad_paper.records import Line, Record, Records
 from pairgrad_paper.tables import published
-from pairgrad_paper.tables.captured_source import counted, forks, stand_in, system, to_be_met
-from pairgrad_paper.tables.table import Cell, Check, Column, Row, Table
+from pairgrad_paper.tables.captured_source import counted, forks, others_than_forks, stand_in, system, to_be_met
+from pairgrad_paper.tables.seeds import Seeds, Spread
+from pairgrad_paper.tables.table import Cell, Check, Column, Row, Table, mean_columns
 
 _TITLE = "Forks of a PATT run: local gaps and what becomes of them"
 CONTROL = "arfr from consistent"  # two coherent branches, which differ in the finite start of the recurrence alone
@@ -17,20 +19,20 @@ _SHOWN = (1, 2, 5, 10, 20)  # updates after which the control is told, besides t
 
 
 def fork_summary(records: Records) -> Table:
-    """A row per start and branch."""
+    """A row per start and branch, over all seeds."""
     found = forks(records, _TITLE, LABEL)
-    rows = tuple(row for start, record in found.items() for row in _rows(start, record))
+    rows = tuple(row for start, group in found.items() for row in _rows(start, group))
     return Table(
         name="fork-summary",
         title=_TITLE,
         caption=(
             "From one state, branches that differ in the realization alone see the same augmented tensors. Probes, at states of the "
-            '"original" branch: at how many "consistent" has the same scores and loss in every bit; the largest difference of the loss of '
-            "the others; and the gap of the gradient, medians: length of the difference from the consistent gradient over its length, of "
+            '"original" branch, of all seeds together: at how many "consistent" has the same scores and loss in every bit; the largest difference of '
+            "the loss of the others; and the gap of the gradient, medians: length of the difference from the consistent gradient over its length, of "
             'the supplied one in the row "consistent", of the branch\'s own in the others; left: what the best factor for the whole '
-            'leaves. In the end: distance from the "original" branch (in the last rows of a start, between coherent branches), over its '
-            "length, of parameters and of features of fixed images, and the mean of 1 - cos of these features; mean total loss of the last "
-            "tenth of the updates."
+            'leaves. In the end, mean ± standard deviation over seeds: distance from the "original" branch (in the last rows of a start, between '
+            "coherent branches), over its length, of parameters and of features of fixed images, and the mean of 1 - cos of these features; mean total loss "
+            "of the last tenth of the updates."
         ),
         label=LABEL,
         columns=_COLUMNS,
@@ -38,6 +40,8 @@ def fork_summary(records: Records) -> Table:
         checks=(*fork_checks(found), *_separated(found)),
         notes=(
             *fork_notes(found),
+            *spread_note(found),
+            *others_than_forks(records, found),
             *control_note(found),
             f"The paper says of its {published.FORK_PROBES.text} probes per fork that scores and losses are equal in every bit and gradient gaps of the "
             f"order of {published.FORK_GAP_ORDER.text}, and shows the distances in a figure.",
@@ -45,15 +49,20 @@ def fork_summary(records: Records) -> Table:
     )
 
 
-def fork_checks(found: dict[str, Record]) -> tuple[Check, ...]:
+def all_of(found: Mapping[str, Seeds]) -> list[Record]:
+    """The forks from all starts, of all seeds."""
+    return [record for group in found.values() for record in group.runs.values()]
+
+
+def fork_checks(found: Mapping[str, Seeds]) -> tuple[Check, ...]:
     """The number of probes, bitwise equality at each, and the order of the gaps."""
-    probes = [line for record in found.values() for line in record.of("probe")]
-    wanted = [len(record.of("probe")) == float(published.FORK_PROBES) for record in found.values()]
+    probes = _lines(all_of(found), "probe")
+    wanted = [len(record.of("probe")) == float(published.FORK_PROBES) for record in all_of(found)]
     return (
         counted(f"{published.FORK_PROBES.text} probes, as in the paper,", wanted),
         counted("scores and losses of original and consistent equal in every bit", [_equal(p) for p in probes]),
         *to_be_met(
-            next(iter(found.values())),
+            all_of(found)[0],
             counted(
                 f"gap of the feature gradient of the order of {published.FORK_GAP_ORDER.text}, as in the paper,",
                 [_of_the_order(p["feature_gap"]) for p in probes],
@@ -71,10 +80,12 @@ def _of_the_order(gap: float) -> bool:
     return gap > 0 and round(math.log10(gap / float(published.FORK_GAP_ORDER))) == 0
 
 
-def _rows(start: str, record: Record) -> list[Row]:
-    rows = [_row(start, record, branch) for branch in record.facts["branches"] if branch != "original"]
-    for name, lines in controls(record).items():
-        rows.append({**dict.fromkeys(rows[0]), "start": start, "branch": name, **_distances(lines[-1])})
+def _rows(start: str, group: Seeds) -> list[Row]:
+    rows = [_row(start, group, branch) for branch in group.first.facts["branches"] if branch != "original"]
+    names = list(dict.fromkeys(name for record in group.runs.values() for name in controls(record)))
+    for name in names:
+        lasts = [controls(record)[name][-1] for record in group.runs.values() if name in controls(record)]
+        rows.append({**dict.fromkeys(rows[0]), "start": start, "branch": name, "forks": len(lasts), **_distances(lasts)})
     return rows
 
 
@@ -88,34 +99,65 @@ def controls(record: Record) -> dict[str, list[Line]]:
     return found
 
 
-def control_note(found: dict[str, Record]) -> tuple[str, ...]:
+def control_note(found: Mapping[str, Seeds]) -> tuple[str, ...]:
     """How far the branches are apart that share a backward, beside those that do not: after the first update, and in the end."""
-    texts = []
-    for start, record in found.items():
-        for name, lines in controls(record).items():
-            if equal(lines):
-                texts.append(
-                    f'{start} start, "{name}": equal in every bit wherever measured, {len(lines)} times, last after {lines[-1]["step"]} updates'
-                )
-            elif name == CONTROL:
-                own = {line["step"]: line["parameter"] for line in record.of("distance") if line["branch"] == "consistent"}
-                pairs = [(line["step"], own[line["step"]], line["parameter"]) for line in lines if line["step"] > 0 and line["step"] in own]
-                shown = [pair for pair in pairs if pair[0] in _SHOWN or pair is pairs[-1]]
-                texts.append(
-                    f'{start} start, "consistent from original" and "{name}": '
-                    + ", ".join(f"{mine:.2g} and {theirs:.2g} after {step}{_times(mine, theirs)}" for step, mine, theirs in shown)
-                )
+    texts = [f"{start} start, {text}" for start, group in found.items() for text in _control_texts(list(group.runs.values()))]
     if not texts:
         return ()
     return (
         "Control: training amplifies any difference. Coherent branches differ at one state by far less than the two backward rules do (loss difference and "
         "feature gap in the table), and what becomes of that is measured beside it: what a distance says about the backward rule, it says where it is "
-        f"larger than the control. Distances of parameters: {'; '.join(texts)}.",
+        f"larger than the control. Distances of parameters{', means over seeds and the range of the quotients' * _several(found)}: {'; '.join(texts)}.",
     )
 
 
-def _times(mine: float, theirs: float) -> str:
-    return f" ({mine / theirs:.3g} times)" if theirs else ""
+def _control_texts(records: list[Record]) -> list[str]:
+    texts = []
+    for name in dict.fromkeys(name for record in records for name in controls(record)):
+        lines = [line for record in records for line in controls(record).get(name, [])]
+        if equal(lines):
+            texts.append(f'"{name}": equal in every bit wherever measured, {len(lines)} times, last after {lines[-1]["step"]} updates')
+        elif name == CONTROL:
+            pairs = _beside_control(records)
+            shown = [step for step in pairs if step in _SHOWN or step == max(pairs)]
+            told = (
+                f"{fmean(own for own, _ in pairs[step]):.2g} and {fmean(c for _, c in pairs[step]):.2g} after {step}{_times(pairs[step])}"
+                for step in shown
+            )
+            texts.append(f'"consistent from original" and "{name}": ' + ", ".join(told))
+    return texts
+
+
+def _beside_control(records: list[Record]) -> dict[int, list[tuple[float, float]]]:
+    """By update, of each fork that has both: the distance of the consistent branch, and that of the control."""
+    pairs: dict[int, list[tuple[float, float]]] = {}
+    for record in records:
+        own = {line["step"]: line["parameter"] for line in record.of("distance") if line["branch"] == "consistent"}
+        for line in controls(record).get(CONTROL, []):
+            if line["step"] > 0 and line["step"] in own:
+                pairs.setdefault(line["step"], []).append((own[line["step"]], line["parameter"]))
+    return pairs
+
+
+def _times(pairs: list[tuple[float, float]]) -> str:
+    quotients = [own / control for own, control in pairs if control]
+    if not quotients:
+        return ""
+    low, high = f"{min(quotients):.3g}", f"{max(quotients):.3g}"
+    return f" ({low} times)" if low == high else f" ({low} to {high} times)"
+
+
+def _several(found: Mapping[str, Seeds]) -> bool:
+    return any(len(group.runs) > 1 for group in found.values())
+
+
+def spread_note(found: Mapping[str, Seeds]) -> tuple[str, ...]:
+    """What the error bars are, and where there are none."""
+    counts = {start: len(group.runs) for start, group in found.items()}
+    if not _several(found):
+        return ("One seed: there are no error bars.",)
+    words = ", ".join(f"{count} from the {start} start" for start, count in counts.items())
+    return (f"Seeds: {words}. The deviation is that of a sample (n - 1), and is itself uncertain with so few.",)
 
 
 def equal(lines: list[Line]) -> bool:
@@ -123,15 +165,17 @@ def equal(lines: list[Line]) -> bool:
     return not any(line["parameter"] or line["feature"] for line in lines)
 
 
-def _row(start: str, record: Record, branch: str) -> Row:
-    probes = record.of("probe")
-    last = [line for line in record.of("distance") if line["branch"] == branch][-1]
+def _row(start: str, group: Seeds, branch: str) -> Row:
+    records = list(group.runs.values())
+    probes = _lines(records, "probe")
+    lasts = [[line for line in record.of("distance") if line["branch"] == branch][-1] for record in records]
     consistent = branch == "consistent"
     gap, loss_gap = ("feature_gap", "") if consistent else (f"{branch}_gap", f"{branch}_loss_gap")
     gaps = [p[gap] for p in probes if gap in p]  # probes look at four realizations, and a branch may be of another
     return {
         "start": start,
         "branch": branch,
+        "forks": len(records),
         "probes": len(probes),
         "equal": sum(_equal(p) for p in probes) if consistent else None,
         "loss_difference": max((p[loss_gap] for p in probes if loss_gap in p), default=None),
@@ -141,18 +185,21 @@ def _row(start: str, record: Record, branch: str) -> Row:
         "feature_residual": _median(probes, "feature_residual") if consistent else None,
         "parameter_gap": _median(probes, "parameter_gap") if consistent else None,
         "parameter_residual": _median(probes, "parameter_residual") if consistent else None,
-        **_distances(last),
-        **_losses(record, branch),
+        **_distances(lasts),
+        **Spread.of(_late_loss(record, branch) for record in records).cells("loss"),
+        **Spread.of(_late_loss(record, "original") for record in records).cells("original_loss"),
     }
 
 
-def _distances(line: Line) -> dict[str, Cell]:
-    return {
-        "updates": line["step"],
-        "parameter_distance": line["parameter"],
-        "feature_distance": line["feature"],
-        "feature_cosine": line["feature_cosine"],
-    }
+def _distances(lasts: list[Line]) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {"updates": lasts[0]["step"]}
+    for key, name in (("parameter_distance", "parameter"), ("feature_distance", "feature"), ("feature_cosine", "feature_cosine")):
+        cells |= Spread.of(line[name] for line in lasts).cells(key)
+    return cells
+
+
+def _lines(records: Iterable[Record], kind: str) -> list[Line]:
+    return [line for record in records for line in record.of(kind)]
 
 
 def _equal(probe: Line) -> bool:
@@ -163,19 +210,17 @@ def _median(probes: list[Line], key: str) -> float:
     return median(p[key] for p in probes)
 
 
-def _losses(record: Record, branch: str) -> dict[str, Cell]:
-    """Mean total loss of the last tenth of the updates, of the branch and of the original one."""
+def _late_loss(record: Record, branch: str) -> float | None:
+    """Mean total loss of the last tenth of the updates."""
     late = [line for line in record.lines if line["kind"] == "loss" and line["step"] > 0.9 * record.facts["updates"]]
-    means = {}
-    for key, name in (("loss", branch), ("original_loss", "original")):
-        totals = [line["total"] for line in late if line["branch"] == name]
-        means[key] = sum(totals) / len(totals) if totals else None
-    return means
+    totals = [line["total"] for line in late if line["branch"] == branch]
+    return sum(totals) / len(totals) if totals else None
 
 
 _COLUMNS = (
     Column("start", "start"),
     Column("branch", "branch"),
+    Column("forks", "seeds", "d"),
     Column("probes", "probes", "d"),
     Column("equal", "equal in every bit", "d"),
     Column("loss_difference", "loss difference", ".1e"),
@@ -186,18 +231,18 @@ _COLUMNS = (
     Column("parameter_gap", "parameter gap", ".3e"),
     Column("parameter_residual", "left", ".1e"),
     Column("updates", "updates", "d"),
-    Column("parameter_distance", "parameter distance", ".4f"),
-    Column("feature_distance", "feature distance", ".4f"),
-    Column("feature_cosine", "1 - cos", ".2e"),
-    Column("loss", "late loss", ".4f"),
-    Column("original_loss", "late loss of original", ".4f"),
+    *mean_columns("parameter_distance", "parameter distance", ".4f"),
+    *mean_columns("feature_distance", "feature distance", ".4f"),
+    *mean_columns("feature_cosine", "1 - cos", ".2e"),
+    *mean_columns("loss", "late loss", ".4f"),
+    *mean_columns("original_loss", "late loss of original", ".4f"),
 )
 
 
-def _separated(found: dict[str, Record]) -> tuple[Check, ...]:
+def _separated(found: Mapping[str, Seeds]) -> tuple[Check, ...]:
     """Where the two rules part, and that the control is not what parts them: after one update, before it is amplified."""
     held = []
-    for record in found.values():
+    for record in all_of(found):
         own = [line for line in record.of("distance") if line["branch"] == "consistent" and line["step"] > 0]
         first = own[0]
         control = [line["parameter"] for line in controls(record).get(CONTROL, []) if line["step"] == first["step"]]
@@ -210,17 +255,25 @@ def _separated(found: dict[str, Record]) -> tuple[Check, ...]:
     return (counted(text, held),)
 
 
-def fork_notes(found: dict[str, Record]) -> tuple[str, ...]:
+def fork_notes(found: Mapping[str, Seeds]) -> tuple[str, ...]:
     """What was run, once where all forks are of one system."""
-    first, *rest = found.values()
-    if all(system(record) == system(first) for record in rest):
-        notes = (" ".join([stand_in(first, "resnet18", also=rest), *map(_begun, found.values())]),)
+    _, *rest = found
+    words = {system(*group.runs.values()) for group in found.values()}
+    if len(words) == 1:
+        record, *also = all_of(found)
+        notes = (" ".join([stand_in(record, "resnet18", also=also), *map(_begun, found.values())]),)
     else:
-        notes = tuple(f"{stand_in(record, 'resnet18')} {_begun(record)}" for record in found.values())
+        notes = tuple(_noted(group) for group in found.values())
     return notes if rest else (*notes, "There is a record of one of the paper's two starts only.")
 
 
-def _begun(record: Record) -> str:
-    if record.facts["start"] == "random":
-        return f"Random start: {record.facts['updates']} updates from the initial parameters."
-    return f"Trained start: a state after {record.facts['start_step']} updates, and {record.facts['updates']} further ones."
+def _noted(group: Seeds) -> str:
+    record, *also = group.runs.values()
+    return f"{stand_in(record, 'resnet18', also=also)} {_begun(group)}"
+
+
+def _begun(group: Seeds) -> str:
+    facts = group.first.facts
+    if facts["start"] == "random":
+        return f"Random start: {facts['updates']} updates from the initial parameters."
+    return f"Trained start: a state after {facts['start_step']} updates, and {facts['updates']} further ones."

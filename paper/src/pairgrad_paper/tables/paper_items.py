@@ -88,7 +88,7 @@ _ITEMS = (
         "sec:tasks",
         "task-summary",
         "Accuracy and detection of foreign images after complete training runs of three realizations, in seven settings.",
-        ("cifar-study", "cifar-study-ood", "learning-curves"),
+        ("cifar-study", "cifar-study-differences", "cifar-study-ood", "learning-curves"),
     ),
     PaperItem(
         "fig:efficiency-compact",

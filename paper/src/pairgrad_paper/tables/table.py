@@ -24,6 +24,13 @@ class Column:
     upwards: bool = False  # a bound: rounded up, so that what is shown is one too
     floor: float = 0.0  # what is smaller is rounding, which differs between machines: its digits are not shown
     rounding: bool = False  # errors that are rounding themselves: those of another processor are of the same size, in other digits
+    deviation: str = ""  # the key of the column that has the standard deviation of what is a mean
+
+    def of(self, row: Row) -> str:
+        """The cell of a row as it is shown: a mean with its standard deviation, where there is one."""
+        text = self.text(row[self.key])
+        deviation = row[self.deviation] if self.deviation else None
+        return text if deviation is None else f"{text} ± {self.text(deviation)}"
 
     def text(self, cell: Cell) -> str:
         if cell is None:
@@ -51,7 +58,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is that of its files; `label` is the LaTeX label of what it stands beside; `caption` says what is compared with what."""
+    """`name` is that of its files; `label` is the LaTeX label of what it stands beside; `caption` says what is compared with what.
+
+    `parts` say in short what the rows say; they stand before these, and in a terminal instead of them.
+    """
 
     name: str
     title: str
@@ -61,6 +71,7 @@ class Table:
     rows: tuple[Row, ...]
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
+    parts: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         keys = {column.key for column in self.columns}
@@ -78,6 +89,11 @@ class Table:
     def numbers(self, key: str) -> list[float]:
         """A column of numbers, whether they are ours or printed."""
         return [float(cell) for cell in self.column(key) if cell is not None]
+
+
+def mean_columns(key: str, heading: str, spec: str, *, shown: bool = True) -> tuple[Column, Column]:
+    """A mean over seeds, shown with its standard deviation, which has a column of its own in the CSV."""
+    return Column(key, heading, spec, shown, deviation=f"{key}_deviation"), Column(f"{key}_deviation", f"{heading}, deviation", spec, False)
 
 
 def number(row: Row, key: str) -> float:

@@ -8,7 +8,6 @@ convention. A setting that nobody ran says so.
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +16,7 @@ from pairgrad_paper.recipes import RECIPES
 from pairgrad_paper.records import Record, Records
 from pairgrad_paper.tables import published
 from pairgrad_paper.tables.published import TASK_METRICS, TASK_REALIZATIONS
+from pairgrad_paper.tables.seeds import Seeds, Spread, by_seed, versions_note
 from pairgrad_paper.tables.table import Cell, Column, Row, Table
 
 NOT_RUN = "not run"
@@ -60,7 +60,8 @@ def is_full(record: Record) -> bool:
 def _table(records: Records, name: str, label: str, metrics: Sequence[str]) -> Table:
     full = records.of("run", is_full)
     used = [record for record in full if SCORE in final_scores(record)]
-    rows = tuple(_row(recipe, metric, used) for recipe in SETTINGS for metric in metrics)
+    groups = by_seed(records, used)
+    rows = tuple(_row(recipe, metric, groups) for recipe in SETTINGS for metric in metrics)
     done = sum(row[f"{arm}_runs"] != 0 for row in rows if row["metric"] == "accuracy" for arm in TASK_REALIZATIONS)
     measured = f"Of the {len(SETTINGS) * len(TASK_REALIZATIONS)} cells of a metric, {done} were run here." if done else "None was run here."
     return Table(
@@ -72,7 +73,7 @@ def _table(records: Records, name: str, label: str, metrics: Sequence[str]) -> T
         label=label,
         columns=tuple(_columns()),
         rows=rows,
-        notes=(*_protocol(), *_deviations(used), *_how_to_run(used)),
+        notes=(*_protocol(), *_versions(groups), *_deviations(used), *_how_to_run(used)),
     )
 
 
@@ -92,7 +93,7 @@ def _columns() -> Iterable[Column]:
         )
 
 
-def _row(recipe: str, metric: str, records: Sequence[Record]) -> Row:
+def _row(recipe: str, metric: str, groups: Sequence[Seeds]) -> Row:
     data = RECIPES[recipe].data
     row: dict[str, Cell] = {
         "dataset": {"cifar10-lt": "CIFAR-10-LT", "cifar100-lt": "CIFAR-100-LT", "imagenet-lt": "ImageNet-LT"}[data.benchmark],
@@ -104,20 +105,21 @@ def _row(recipe: str, metric: str, records: Sequence[Record]) -> Row:
         key = (recipe, metric, arm)
         mean = published.TASK_MEAN[key].text
         deviation = published.TASK_DEVIATION[key].text if key in set(published.TASK_DEVIATION) else None
-        found = [
-            _percent(final_scores(record), metric)
-            for record in records
-            if (record.facts["recipe"]["name"], record.facts["realization"]) == (recipe, arm)
-        ]
-        ours = [value for value in found if value is not None]
+        found = {
+            group.version: [value for record in group.runs.values() if (value := _percent(final_scores(record), metric)) is not None]
+            for group in groups
+            if (group.first.facts["recipe"]["name"], group.first.facts["realization"]) == (recipe, arm)
+        }
+        ours = {version: values for version, values in found.items() if values}
+        one = Spread.of(next(iter(ours.values()))) if len(ours) == 1 else Spread(None, None)  # of two versions there is no mean
         row |= {
             f"{arm}_published": mean if deviation is None else f"{mean} ± {deviation}",
             arm: _in_words(ours),
             f"{arm}_published_mean": mean,
             f"{arm}_published_deviation": deviation,
-            f"{arm}_mean": statistics.fmean(ours) if ours else None,
-            f"{arm}_deviation": statistics.stdev(ours) if len(ours) > 1 else None,
-            f"{arm}_runs": len(ours),
+            f"{arm}_mean": one.mean,
+            f"{arm}_deviation": one.deviation,
+            f"{arm}_runs": sum(map(len, ours.values())),
         }
     return row
 
@@ -132,11 +134,14 @@ def _percent(scores: Mapping[str, Any], metric: str) -> float | None:
     return 100 * (mean["auroc"] if metric == "auroc" else mean["fpr95"][CONVENTION])
 
 
-def _in_words(values: Sequence[float]) -> str:
-    if not values:
-        return NOT_RUN
-    mean = f"{statistics.fmean(values):.2f}"
-    return f"{mean} (1 run)" if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f} ({len(values)} runs)"
+def _in_words(values: Mapping[str, Sequence[float]]) -> str:
+    """The mean of each version of the code; the version is named where there are several."""
+    texts = []
+    for version, found in values.items():
+        spread = Spread.of(found)
+        mean = f"{spread.mean:.2f}" if spread.deviation is None else f"{spread.mean:.2f} ± {spread.deviation:.2f}"
+        texts.append(f"{mean} ({len(found)} run{'s' * (len(found) > 1)}{f', {version}' if len(values) > 1 else ''})")
+    return "; ".join(texts) or NOT_RUN
 
 
 def _protocol() -> tuple[str, ...]:
@@ -146,6 +151,14 @@ def _protocol() -> tuple[str, ...]:
         "detection is the unweighted mean over the SC-OOD sources, and the weights are those after the last epoch. The standard deviation is that of a "
         "sample (n - 1). The paper prints none for ImageNet-LT.",
     )
+
+
+def _versions(groups: Sequence[Seeds]) -> tuple[str, ...]:
+    """Which code made the runs."""
+    systems: dict[str, list[Seeds]] = {}
+    for group in groups:
+        systems.setdefault(group.first.facts["recipe"]["name"], []).append(group)
+    return (versions_note(systems),) if systems else ()
 
 
 def _deviations(records: Sequence[Record]) -> tuple[str, ...]:

@@ -34,12 +34,19 @@ def to_csv(table: Table) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Title, caption, the shown columns, checks and notes."""
-    lines = [f"# {table.title}", "", f"{table.caption} {_in_the_paper(table)}", ""]
-    lines.append(_line([column.heading for column in table.shown]))
-    lines.append(_line([_rule(table, column.key) for column in table.shown]))
-    lines += [_line([column.text(row[column.key]) for column in table.shown]) for row in table.rows]
-    return "\n".join(lines + _remarks(table)) + "\n"
+    """Title, caption, parts, the shown columns, checks and notes."""
+    lines = [f"# {table.title}", "", f"{table.caption} {_in_the_paper(table)}".strip(), ""]
+    for part in table.parts:
+        lines += [f"## {part.title}", "", *_grid(part), ""]
+    if table.parts:
+        lines += ["## All rows", ""]
+    return "\n".join([*lines, *_grid(table), *_remarks(table)]) + "\n"
+
+
+def _grid(table: Table) -> list[str]:
+    """The shown columns."""
+    lines = [_line([column.heading for column in table.shown]), _line([_rule(table, column.key) for column in table.shown])]
+    return lines + [_line([column.of(row) for column in table.shown]) for row in table.rows]
 
 
 def to_caption(table: Table) -> str:
@@ -51,6 +58,8 @@ def to_caption(table: Table) -> str:
 
 def _in_the_paper(table: Table) -> str:
     """Where it stands there, and what is shown there."""
+    if not table.label:
+        return ""
     item = item_of(table.name)
     return f"In the paper: `{table.label}`." + (
         f" What it shows there: {item.shows[0].lower()}{item.shows[1:]}" if item is not None else ""
