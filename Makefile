@@ -23,7 +23,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format coverage mutation mutation-sample looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers drills digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
+.PHONY: help setup demo test test-all lint format coverage mutation mutation-sample looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers matter drills digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,9 @@ bench-mixture: $(BENCH_STAMP)  ## time an iteration of EM against its two matrix
 
 bench-distributed: $(BENCH_STAMP)  ## measure time, bytes and memory of losses on several ranks, for the documentation
 	$(BIN)/python -m benchmarks.distributed all --write $(ARGS)
+
+matter: $(SETUP_STAMP)  ## learn concentrations with right and wrong backwards, and write docs/does-it-matter.md; ARGS="--data-root DIR"
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.matter $(ARGS)
 
 drills: $(SETUP_STAMP)  ## kill runs, fill disks, mutate files and fuzz numbers, in at most an hour, and write docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.drills $(ARGS)

@@ -50,3 +50,10 @@ def test_what_is_said_of_the_tests_is_on_their_pages() -> None:
     assert counts is not None
     killed, timed_out, survived = map(int, counts.groups())
     assert (int(mistakes[1]), int(mistakes[2])) == (killed + timed_out + survived, survived)
+
+
+def test_what_is_said_to_matter_is_on_its_page() -> None:
+    sentence = re.search(r"a true concentration of ([\d,]+) at dimension (\d+) is learned as ([\d,]*\d)", README)
+    assert sentence is not None
+    page = (ROOT / "docs" / "does-it-matter.md").read_text(encoding="utf-8")
+    assert f"a concentration of {sentence[1]} at p = {sentence[2]} is learned as {sentence[3]}," in page
