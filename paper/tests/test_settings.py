@@ -75,6 +75,16 @@ def test_settings_are_read(setting: str, key: str, value: object) -> None:
     assert {name: result[name] for name in result if name != key} == {name: before[name] for name in before if name != key}
 
 
+def test_a_longer_run_has_the_schedule_of_the_public_code() -> None:
+    proco = RECIPES["proco-cifar100-lt-if100"]
+    long = changed(proco, ["epochs=400"]).schedule
+    assert (long.milestones, long.warmup) == ((360, 380), 10)
+    assert changed(proco, ["epochs=300"]).schedule == proco.schedule
+    own = changed(proco, ["schedule.milestones=300", "epochs=400"]).schedule
+    assert (own.milestones, own.warmup) == ((300,), 5)
+    assert changed(DIGITS, ["epochs=400"]).schedule == DIGITS.schedule
+
+
 def test_no_outlier_view() -> None:
     assert changed(DIGITS, ["views.outliers=none", "outlier_batch_size=0"]).views.outliers is None
 

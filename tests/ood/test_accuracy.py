@@ -51,6 +51,18 @@ def test_more_than_a_hundred_classes_have_fixed_limits():
     assert shot_groups(counts[:100]) != shot_groups(counts)
 
 
+def test_groups_by_the_limits_of_proco():
+    """Also with few classes, where PATT's code takes thirds."""
+    assert shot_groups(CIFAR10, rule="proco") == (tuple(range(8)), (8, 9), ())
+    assert shot_groups(CIFAR100, rule="proco").many == tuple(label for label in range(100) if CIFAR100[label] > 100)
+    assert shot_groups([101, 100, 20, 19], rule="proco") == ((0,), (1, 2), (3,))
+    labels = np.arange(10)
+    report = accuracy_report(np.where(labels < 8, labels, 0), labels, CIFAR10, rule="proco")
+    assert (report.many, report.medium, report.few) == (1.0, 0.0, None)
+    with pytest.raises(ValueError, match="rule must be one of 'patt', 'proco', got 'thirds'"):
+        shot_groups(CIFAR10, rule="thirds")
+
+
 def test_groups_can_be_empty():
     assert shot_groups(torch.tensor([5, 5, 5])) == ((), (0, 1, 2), ())
     report = accuracy_report(np.array([0, 1]), np.array([0, 0]), [5, 5, 5])

@@ -42,6 +42,15 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
+def test_another_rule_for_groups_of_classes(runs: tuple[Path, ...]) -> None:
+    done = evaluate(runs[0], "--score", "msp", "--shots", "proco", columns=160)
+    assert done.exit_code == 0, done.stderr
+    assert "by the rule of proco, many: 1 classes of 117 to 117 training images; medium: 3 classes of 26 to 71" in done.stdout
+    refused = evaluate(runs[0], "--shots", "thirds")
+    assert refused.exit_code == 2
+    assert "--shots must be one of patt, proco, got 'thirds'" in refused.stderr
+
+
 def test_one_run(runs: tuple[Path, ...]) -> None:
     done = evaluate(runs[0])
     assert done.exit_code == 0, done.stderr
@@ -120,7 +129,7 @@ def test_near_a_run(runs: tuple[Path, ...]) -> None:
 
 def test_a_damaged_checkpoint_is_told(runs: tuple[Path, ...]) -> None:
     damage(runs[0] / "checkpoints" / "step-00000004" / "state.safetensors")
-    done = evaluate(runs[0], "--score", "msp", columns=400)
+    done = evaluate(runs[0], "--score", "msp", columns=1000)
     assert done.exit_code == 0, done.stderr
     first = done.stdout.splitlines()[0]
     assert "step-00000004" in first

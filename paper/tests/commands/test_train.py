@@ -60,6 +60,15 @@ def test_a_run_and_the_same_command_again(tmp_path):
     assert "resuming" not in third.output
 
 
+def test_accuracy_is_printed_after_a_resume(tmp_path):
+    """Wherever the run was stopped: evaluations are at multiples of --evaluate-every, and lines of a log at tenths of what is left."""
+    longer = ("--set", "epochs=20", "--evaluate-every", "4")
+    assert trained(tmp_path, *longer, "--stop-at", "11").exit_code == 0
+    lines = trained(tmp_path, *longer).output.splitlines()
+    evaluated = [line.split()[1] for line in lines if line.startswith("epoch ") and " test " in line]
+    assert evaluated == ["4", "8", "12", "16", "20"]
+
+
 def test_several_arms_and_seeds(tmp_path):
     result = trained(tmp_path, "--realization", "consistent", "--realization", "arfr", "--seed", "1", "--seed", "2", "--stop-at", "1", "-q")
     assert result.exit_code == 0

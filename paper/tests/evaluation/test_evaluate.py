@@ -86,7 +86,7 @@ def test_everything_once() -> None:
     assert {name for name, _, _ in ticks} == {"test", "held-out-digits", "fit patt-paper", "fit patt-released"}
     content = found.to_dict()
     assert json.loads(json.dumps(content, allow_nan=False)) == content
-    assert list(content) == ["images", "classes", "scores", "left_out", "notes"]
+    assert list(content) == ["images", "shots", "classes", "scores", "left_out", "notes"]
     entry = content["scores"]["msp"]
     assert list(entry) == ["score", "accuracy", "ood"]
     assert set(entry["accuracy"]) == {"accuracy", "balanced", "many", "medium", "few", "per_class"}
@@ -124,6 +124,25 @@ def test_classes_have_names_and_groups() -> None:
     assert found.to_dict()["classes"][0] == {"name": "0", "training_images": 117, "group": "many"}
 
 
+def test_groups_of_classes_are_those_of_the_system() -> None:
+    """ProCo's code has fixed limits, PATT's thirds; either can be had of both."""
+    patt, proco = RECIPE, replace(RECIPE, loss=replace(RECIPE.loss, method="proco"))
+    for which, shots, groups in (
+        (patt, None, [2, 3, 2]),
+        (proco, None, [1, 3, 3]),  # 117 | 71, 43, 26 | 15, 9, 5
+        (patt, "proco", [1, 3, 3]),
+        (proco, "patt", [2, 3, 2]),
+    ):
+        found = evaluate(network(), digits(), which, scores=("msp",), shots=shots)
+        assert [sum(each.group == group for each in found.classes) for group in ("many", "medium", "few")] == groups
+        by_class, few = found.scores["msp"].accuracy.per_class, groups[2]
+        assert found.scores["msp"].accuracy.few == pytest.approx(sum(each or 0 for each in by_class[-few:]) / few)
+        assert found.to_dict()["shots"] == (shots or which.loss.method)
+    assert accuracy_on_test(network(), digits(), proco)["few"] == pytest.approx(sum(each or 0 for each in by_class[-3:]) / 3)
+    with pytest.raises(ValueError, match="shots must be one of 'patt', 'proco', got 'thirds'"):
+        evaluate(network(), digits(), RECIPE, shots="thirds")
+
+
 def test_which_images_are_evaluated() -> None:
     """The paper's accuracy of PATT on ImageNet-LT is of the validation list, ProCo's of the test list."""
     test = digits().test
@@ -140,7 +159,8 @@ def test_which_images_are_evaluated() -> None:
     assert found.scores["msp"].ood is not None
     assert found.scores["msp"].ood.sources[0].num_id == 210
     assert accuracy_on_test(network(), both, patt)["accuracy"] == found.scores["msp"].accuracy.accuracy
-    assert found.notes[-1].startswith("the calibration of the public code does not run on ImageNet-LT")
+    assert found.notes[-1].startswith("patt-released fits its calibration on test images, as the public code does on CIFAR")
+    assert found.notes[-1].endswith("On ImageNet-LT the public code takes training images, and does not run")
     assert held_out(both, proco) is test
     assert held_out(replace(both, name="cifar10-lt"), patt) is test
     (note, *_) = evaluate(network(), replace(both, validation=None), patt, scores=("msp",)).notes

@@ -4,6 +4,7 @@
 """
 
 from pairgrad.ood.accuracy import (
+    SHOT_RULES,
     AccuracyReport,
     ShotGroups,
     accuracy,
@@ -21,6 +22,7 @@ from pairgrad.ood.sources import SCOODReport, SourceMetrics, mean_metrics, sc_oo
 __all__ = [
     "CONVENTIONS",
     "FORMS",
+    "SHOT_RULES",
     "AccuracyReport",
     "CalibrationForm",
     "FeatureCalibration",

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pairgrad.ground.checks import describe, integer_at_least
+from pairgrad.ground.checks import describe, integer_at_least, one_of
 from pairgrad.ood.inputs import Array, label_array
 
-QUANTILE_CLASSES = 100  # up to this number of classes the limits of the groups are taken from the counts themselves
+SHOT_RULES = ("patt", "proco")
+QUANTILE_CLASSES = 100  # of "patt": up to this number of classes the limits of the groups are taken from the counts themselves
 MANY_ABOVE, FEW_BELOW = 100, 20
 
 
@@ -90,42 +91,51 @@ def balanced_accuracy(predictions: Array, labels: Array, num_classes: int) -> fl
     return mean
 
 
-def shot_groups(class_counts: Sequence[int] | Array) -> ShotGroups:
+def shot_groups(class_counts: Sequence[int] | Array, rule: str = "patt") -> ShotGroups:
     """Which classes have many, medium and few training samples.
 
-    With up to 100 classes, and the counts sorted from the largest to the smallest as n[0], n[1], ..., n[K-1]: many if above n[int(0.34 K)], few if below
-    n[int(0.67 K)]. With more classes: many if above 100, few if below 20. Medium are the others.
+    Public code has two rules, and published accuracies of groups are of one or the other:
+
+    - `"proco"`, also the common one of ImageNet-LT: many above 100 samples, few below 20.
+    - `"patt"`: the same with more than 100 classes. With up to 100, and the counts sorted from the largest to the smallest as n[0], n[1], ..., n[K-1]:
+      many above n[int(0.34 K)], few below n[int(0.67 K)].
+
+    Medium are the others.
 
     Args:
         class_counts: training samples of each class, (K,), in the order of the labels.
+        rule: `"patt"` or `"proco"`.
 
     Examples:
         >>> shot_groups([5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50])
         ShotGroups(many=(0, 1, 2), medium=(3, 4, 5, 6), few=(7, 8, 9))
+        >>> shot_groups([5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50], rule="proco")
+        ShotGroups(many=(0, 1, 2, 3, 4, 5, 6, 7), medium=(8, 9), few=())
     """
     counts = _counts(class_counts)
     many_above, few_below = MANY_ABOVE, FEW_BELOW
-    if counts.size <= QUANTILE_CLASSES:
+    if one_of("rule", rule, SHOT_RULES) == "patt" and counts.size <= QUANTILE_CLASSES:
         descending = np.sort(counts)[::-1]
         many_above, few_below = (int(descending[int(share * counts.size)]) for share in (0.34, 0.67))
     many, few = counts > many_above, counts < few_below
     return ShotGroups(*(tuple(np.flatnonzero(group).tolist()) for group in (many, ~many & ~few, few)))
 
 
-def accuracy_report(predictions: Array, labels: Array, class_counts: Sequence[int] | Array) -> AccuracyReport:
+def accuracy_report(predictions: Array, labels: Array, class_counts: Sequence[int] | Array, rule: str = "patt") -> AccuracyReport:
     """Every accuracy of this module at once.
 
     Args:
         predictions: predicted labels, (N,).
         labels: (N,), from 0 to K - 1.
         class_counts: training samples of each class, (K,).
+        rule: of the groups, see [`shot_groups`][pairgrad.ood.shot_groups].
 
     Examples:
         >>> report = accuracy_report(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2]), [50, 20, 5])
         >>> report.accuracy, round(report.balanced, 4), report.many, report.medium, report.few
         (0.75, 0.6667, 1.0, 0.5, None)
     """
-    groups = shot_groups(class_counts)
+    groups = shot_groups(class_counts, rule)
     by_class = per_class_accuracy(predictions, labels, sum(map(len, groups)))
     many, medium, few = (_mean([by_class[label] for label in group]) for group in groups)
     balanced = _mean(by_class)

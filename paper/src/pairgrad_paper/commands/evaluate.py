@@ -12,7 +12,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from pairgrad.ground import write_atomically
-from pairgrad.ood import CONVENTIONS
+from pairgrad.ood import CONVENTIONS, SHOT_RULES
 from pairgrad_paper.commands.evaluation_tables import Shown, compare, show
 from pairgrad_paper.commands.run_commands import EvaluateOptions
 from pairgrad_paper.data import Benchmark
@@ -25,6 +25,8 @@ def run(options: EvaluateOptions, device: torch.device, console: Console) -> Non
     """Evaluate runs, print what was found, and write it beside each run."""
     wanted = _known("--score", options.score, SCORES)
     shown_conventions = _known("--convention", options.convention, CONVENTIONS)
+    if options.shots is not None:
+        _known("--shots", [options.shots], SHOT_RULES)
     _look_ahead(options.runs, options.json)
     loaded: dict[str, Benchmark] = {}
     results: list[Shown] = []
@@ -36,7 +38,7 @@ def run(options: EvaluateOptions, device: torch.device, console: Console) -> Non
             trained.check_data(loaded[key])
         else:
             loaded[key] = trained.data(options.data_root, verify=options.verify)
-        evaluation, written = _evaluated(trained, loaded[key], wanted, device, console)
+        evaluation, written = _evaluated(trained, loaded[key], wanted, options.shots, device, console)
         results.append((trained, evaluation))
         show(console, trained, evaluation, shown_conventions, told)
         told.update(evaluation.notes)
@@ -82,7 +84,7 @@ def _check_run(path: Path) -> None:
 
 
 def _evaluated(
-    trained: Trained, benchmark: Benchmark, scores: Sequence[str], device: torch.device, console: Console
+    trained: Trained, benchmark: Benchmark, scores: Sequence[str], shots: str | None, device: torch.device, console: Console
 ) -> tuple[Evaluation, Path]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
@@ -90,7 +92,7 @@ def _evaluated(
         def tick(name: str, done: int, total: int) -> None:
             progress.update(task, description=name, completed=done, total=total)
 
-        return evaluate_run(trained, benchmark, scores=scores, device=device, tick=tick)
+        return evaluate_run(trained, benchmark, scores=scores, shots=shots, device=device, tick=tick)
 
 
 def _write(output: Path, entries: list[dict[str, object]]) -> None:

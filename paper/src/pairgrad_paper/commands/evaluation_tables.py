@@ -49,7 +49,7 @@ def _groups(evaluation: Evaluation) -> str:
         counts = sorted(each.training_images for each in evaluation.classes if each.group == group)
         if counts:
             parts.append(f"{group}: {len(counts)} classes of {counts[0]} to {counts[-1]} training images")
-    return "; ".join(parts)
+    return f"by the rule of {evaluation.shots}, {'; '.join(parts)}"
 
 
 def _detection(evaluation: Evaluation, conventions: Sequence[str]) -> Table:

@@ -56,7 +56,7 @@ class Silent(Observer):
 
 
 class Lines(Silent):
-    """For logs: a line for at most every tenth of the run."""
+    """For logs: a line for every epoch after which the network was evaluated, and at least for every tenth of the run."""
 
     def __init__(self, console: Console, title: str = "") -> None:
         super().__init__(console)
@@ -69,7 +69,7 @@ class Lines(Silent):
 
     def epoch(self, epoch: int, facts: Mapping[str, object]) -> None:
         step = (epoch + 1) * self.per_epoch
-        if step < self.steps and step - self.shown < self.steps / 10:
+        if step < self.steps and step - self.shown < self.steps / 10 and not _evaluated(facts):
             return
         self.shown = step
         left = (time.monotonic() - self.began) / max(step - self.start, 1) * (self.steps - step)
@@ -114,7 +114,7 @@ class Bar(Silent):
         self.bar.update(self.task, completed=step, description=description, live="  ".join(filter(None, (self.live, self.coherence))))
 
     def epoch(self, epoch: int, facts: Mapping[str, object]) -> None:
-        if any(name.startswith("test_") for name in facts):
+        if _evaluated(facts):
             tell(self.console, Text("  ".join([f"epoch {epoch + 1}", *_measures(facts)])))
 
     def looked(self, step: int, report: RunReport) -> None:
@@ -134,6 +134,10 @@ class Bar(Silent):
 def shown_progress(console: Console, title: str = "") -> Bar | Lines:
     """A bar on a terminal, lines in a log."""
     return Bar(console, title) if console.is_terminal else Lines(console, title)
+
+
+def _evaluated(facts: Mapping[str, object]) -> bool:
+    return any(name.startswith("test_") for name in facts)
 
 
 def _measures(facts: Mapping[str, object]) -> list[str]:

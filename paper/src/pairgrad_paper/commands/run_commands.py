@@ -152,6 +152,14 @@ class EvaluateOptions:
     convention: Annotated[
         list[str] | None, typer.Option(help="Conventions of FPR95: patt, sc-ood or openood; repeat.", show_default="all", metavar="NAME")
     ] = None
+    shots: Annotated[
+        str | None,
+        typer.Option(
+            help="Classes with many, medium and few training images by the rule of patt (thirds of up to 100 classes) or proco (above 100, below 20).",
+            show_default="that of the recipe's system",
+            metavar="RULE",
+        ),
+    ] = None
     step: Annotated[
         int | None, typer.Option(help="Evaluate the checkpoint of this update.", show_default="the newest", metavar="UPDATE")
     ] = None

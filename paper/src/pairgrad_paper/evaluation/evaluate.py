@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pairgrad.ground import one_of
-from pairgrad.ood import AccuracyReport, SCOODReport, accuracy_report, energy, msp, sc_ood, shot_groups
+from pairgrad.ood import SHOT_RULES, AccuracyReport, SCOODReport, accuracy_report, energy, msp, sc_ood, shot_groups
 from pairgrad_paper.augment import pipeline
 from pairgrad_paper.data import Benchmark, OODSource
 from pairgrad_paper.evaluation.calibrate import CannotFit, calibrate, shortage
@@ -51,6 +51,7 @@ class Evaluation:
     left_out: {name of a score: why it was not computed}.
     notes: what deviates from the published protocol.
     images: the name and the number of the images that accuracy is measured on.
+    shots: the rule by which classes have many, medium or few training images.
     classes: what the entries of `per_class` belong to.
     """
 
@@ -58,12 +59,14 @@ class Evaluation:
     left_out: Mapping[str, str]
     notes: tuple[str, ...]
     images: str = "the test images"
+    shots: str = "patt"
     classes: tuple[ClassFacts, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return {
             "images": self.images,
+            "shots": self.shots,
             "classes": [each._asdict() for each in self.classes],
             "scores": {name: report.to_dict() for name, report in self.scores.items()},
             "left_out": dict(self.left_out),
@@ -78,6 +81,7 @@ def evaluate(
     *,
     scores: Sequence[str] = SCORES,
     seed: int = 0,
+    shots: str | None = None,
     tick: Callable[[str, int, int], object] | None = None,
 ) -> Evaluation:
     """Accuracy and OOD detection on the held-out images and every OOD source of a benchmark.
@@ -86,10 +90,12 @@ def evaluate(
         network: trained. benchmark: its data. recipe: for the pipelines and the long tail.
         scores: names in `SCORES`.
         seed: of the draws of the calibrations.
+        shots: the rule for classes with many, medium and few training images, a name in `pairgrad.ood.SHOT_RULES`; None: that of the system's code.
         tick: is told the set of images, how many are done, and how many there are.
     """
     for name in scores:
         one_of("scores", name, SCORES)
+    rule = shot_rule(recipe) if shots is None else one_of("shots", shots, SHOT_RULES)
     view = pipeline(recipe.views.test)
 
     def outputs(name: str, source: Any) -> Predicted:
@@ -124,18 +130,29 @@ def evaluate(
             logits_of, score_of = (lambda p, c=calibration: c.logits(p.features)), energy
         else:
             logits_of, score_of = (lambda p: p.logits), PLAIN[name]
-        reports[name] = _report(name, labels, test, sources, benchmark, logits_of, score_of)
+        reports[name] = _report(name, labels, test, sources, benchmark, logits_of, score_of, rule)
     if "patt-released" in reports:
-        notes.append(
-            "patt-released fits its calibration on test images, as the public code does: its accuracy and detection are not of unseen data"
+        notes.append(_released_note(benchmark))
+    return Evaluation(reports, left_out, tuple(notes), f"{images.name}, {len(images)} images", rule, _classes(benchmark, rule))
+
+
+def shot_rule(recipe: Recipe) -> str:
+    """The rule of the public code of a recipe's system."""
+    return recipe.loss.method
+
+
+def _released_note(benchmark: Benchmark) -> str:
+    where = "patt-released fits its calibration on test images"
+    if benchmark.name == "imagenet-lt":
+        return (
+            f"{where}, as the public code does on CIFAR: its accuracy and detection are not of unseen data. On ImageNet-LT the public code takes "
+            "training images, and does not run"
         )
-        if benchmark.name == "imagenet-lt":
-            notes.append("the calibration of the public code does not run on ImageNet-LT: patt-released is what it does on CIFAR")
-    return Evaluation(reports, left_out, tuple(notes), f"{images.name}, {len(images)} images", _classes(benchmark))
+    return f"{where}, as the public code does: its accuracy and detection are not of unseen data"
 
 
-def _classes(benchmark: Benchmark) -> tuple[ClassFacts, ...]:
-    groups = {label: name for name, labels in shot_groups(benchmark.class_counts)._asdict().items() for label in labels}
+def _classes(benchmark: Benchmark, rule: str) -> tuple[ClassFacts, ...]:
+    groups = {label: name for name, labels in shot_groups(benchmark.class_counts, rule)._asdict().items() for label in labels}
     pairs = zip(benchmark.class_names, benchmark.class_counts, strict=True)
     return tuple(ClassFacts(name, count, groups[label]) for label, (name, count) in enumerate(pairs))
 
@@ -148,9 +165,10 @@ def _report(
     benchmark: Benchmark,
     logits_of: Callable[[Predicted], torch.Tensor],
     score_of: Callable[[torch.Tensor], torch.Tensor],
+    rule: str,
 ) -> ScoreReport:
     logits = logits_of(test)
-    accuracy = accuracy_report(logits.argmax(1), labels, benchmark.class_counts)
+    accuracy = accuracy_report(logits.argmax(1), labels, benchmark.class_counts, rule)
     found = {key: (score_of(logits_of(predicted)), source.semantic_id) for key, (source, predicted) in sources.items()}
     return ScoreReport(name, accuracy, sc_ood(score_of(logits), found) if found else None)
 
@@ -161,5 +179,5 @@ def accuracy_on_test(network: Network, benchmark: Benchmark, recipe: Recipe) -> 
     predicted = predict(network, images, pipeline(recipe.views.test))
     labels = images.labels
     assert labels is not None
-    report = accuracy_report(predicted.logits.argmax(1), labels, benchmark.class_counts)
+    report = accuracy_report(predicted.logits.argmax(1), labels, benchmark.class_counts, shot_rule(recipe))
     return {"accuracy": report.accuracy, **({} if report.few is None else {"few": report.few})}

@@ -96,6 +96,7 @@ def evaluate_run(
     benchmark: Benchmark,
     *,
     scores: Sequence[str] = SCORES,
+    shots: str | None = None,
     device: torch.device | str = "cpu",
     tick: Callable[[str, int, int], object] | None = None,
 ) -> tuple[Evaluation, Path]:
@@ -103,7 +104,8 @@ def evaluate_run(
 
     The file is `evaluation-<step>.json`; if not all scores were asked for, it has their names in its own, so that the whole is not replaced by a part.
     """
-    result = evaluate(trained.network(benchmark, device), benchmark, trained.recipe, scores=scores, seed=trained.seed, tick=tick)
+    network = trained.network(benchmark, device)
+    result = evaluate(network, benchmark, trained.recipe, scores=scores, seed=trained.seed, shots=shots, tick=tick)
     result = replace(result, notes=(*result.notes, *trained.changed_files(benchmark)))
     content = {
         "recipe": trained.recipe.name,

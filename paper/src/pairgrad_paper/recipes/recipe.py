@@ -264,3 +264,9 @@ _ALL = (
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
+LONGER: Mapping[str, Mapping[int, Schedule]] = {
+    f"proco-cifar{classes}-lt-if{imbalance}": {400: Schedule("steps", (360, 380), warmup=10)}
+    for classes in (10, 100)
+    for imbalance in (10, 50, 100)
+}
+"""The schedule that the public code has for another number of epochs, by recipe."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pairgrad_paper.recipes import RECIPES, Recipe, UnknownName
+from pairgrad_paper.recipes.recipe import LONGER
 from pairgrad_paper.recipes.values import CHOICES, LIMITS, contradiction
 
 # PATT's presets as records store them, in the two fields preset and benchmark: each is written as the first pair, and read from any.
@@ -44,14 +45,21 @@ def keys(recipe: Recipe) -> dict[str, Any]:
 def changed(recipe: Recipe, settings: Iterable[str]) -> Recipe:
     """The recipe with `key=value` settings applied, for example `optimizer.lr=0.01`, `epochs=5`, `model.head=none`, `schedule.milestones=60,80`.
 
+    Where the public code of the system has a schedule of its own for a number of epochs, `epochs` sets that too, unless a setting is of the schedule.
+
     Raises:
         SettingError: unknown key, a value of another type, one that is not among the choices, or settings that cannot go together.
     """
+    settings = list(settings)
+    named = {setting.partition("=")[0].strip() for setting in settings}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
             raise SettingError(f"--set must look like key=value, for example optimizer.lr=0.01, got {setting!r}")
         recipe = _with(recipe, key.strip().split("."), text.strip(), key.strip())
+    if "epochs" in named and not any(key.startswith("schedule.") for key in named):
+        schedule = LONGER.get(recipe.name, {}).get(recipe.epochs, recipe.schedule)
+        recipe = dataclasses.replace(recipe, schedule=schedule)
     return _consistent(recipe)
 
 

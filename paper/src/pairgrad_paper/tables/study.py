@@ -361,12 +361,24 @@ def _notes(groups: Sequence[Seeds], first: str = "") -> tuple[str, ...]:
     data = list(dict.fromkeys(note for record in runs for note in record.facts.get("notes", ())))
     return (
         first
-        or f"{_SCALED_DOWN} {_spread(groups)} The accuracy of `patt-paper` and `patt-released` is that of the calibrated logits; `patt-released` is fitted on "
-        "test images, as the public code does, and is not a result on unseen data.",
+        or f"{_SCALED_DOWN} {_spread(groups)} {_groups(runs)} The accuracy of `patt-paper` and `patt-released` is that of the calibrated logits; "
+        "`patt-released` is fitted on test images, as the public code does, and is not a result on unseen data.",
         versions_note(_by_system(groups)),
         *((f"What the runs say of their data: {'; '.join(data)}.",) if data else ()),
         f"Made by: {'; '.join(f'`{command}`' for command in dict.fromkeys(record.command for record in runs))}",
     )
+
+
+def _groups(runs: Sequence[Record]) -> str:
+    """By which rule classes have many, medium and few training images; a record from before there were two has that of PATT's code."""
+    rules: dict[str, list[str]] = {}
+    for record in runs:
+        system = _SYSTEMS[record.facts["recipe"]["loss"]["method"]]
+        for line in record.lines:
+            if line["kind"] == "evaluation" and system not in rules.setdefault(line.get("shots", "patt"), []):
+                rules[line.get("shots", "patt")].append(system)
+    words = "; ".join(f"{', '.join(systems)} by the rule of {_SYSTEMS[rule]}'s code" for rule, systems in rules.items())
+    return f"Classes are grouped by their training images: {words}." if words else ""
 
 
 def _spread(groups: Sequence[Seeds]) -> str:
