@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from pairgrad.cli.mistakes import THREADS, check_file, explained, fail
     from pairgrad.cli.output import Tick, prepare, progress
     from pairgrad.cli.pages import Columns, Command, Group
+    from pairgrad.cli.step_costs import GPUS
     from pairgrad.cli.streams import Console, Streams, silence
 
 __all__ = [
+    "GPUS",
     "THREADS",
     "Columns",
     "Command",
@@ -43,6 +45,7 @@ _NAMES = {
     "mistakes": ("THREADS", "check_file", "explained", "fail"),
     "output": ("Tick", "prepare", "progress"),
     "pages": ("Columns", "Command", "Group"),
+    "step_costs": ("GPUS",),
     "streams": ("Console", "Streams", "silence"),
 }
 __getattr__, __dir__ = attach(__name__, {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names})

@@ -119,6 +119,16 @@ class TrainOptions:
             rich_help_panel=_SEVERAL,
         ),
     ] = False
+    estimate: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Make two updates of what each of this many processes would do, and say how long the runs take and what memory they need; noise stands "
+            "in for data that are missing. Nothing is written.",
+            metavar="PROCESSES",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.", rich_help_panel=_WHAT)] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
 
@@ -136,7 +146,8 @@ def train(options: TrainOptions) -> None:
             command.show_recipes(console)
             return
         known_realizations(options.realization)
-        code = (command.dry_run if options.dry_run else command.run)(command.Request.of(options), console)
+        how = command.dry_run if options.dry_run else command.run if options.estimate is None else command.show_estimate
+        code = how(command.Request.of(options), console)
     if code:
         raise typer.Exit(code)
 

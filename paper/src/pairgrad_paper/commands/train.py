@@ -13,19 +13,19 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from pairgrad.cli import Console
+from pairgrad.cli import GPUS, Console
 from pairgrad.distributed import RankError
 from pairgrad.ground import printable
 from pairgrad_paper.augment import pipeline
 from pairgrad_paper.commands.progress import Bar, Lines, Silent, shown_progress, tell
 from pairgrad_paper.commands.run_commands import TrainOptions
-from pairgrad_paper.data import Benchmark, DataError
+from pairgrad_paper.data import Benchmark, DataError, noise
 from pairgrad_paper.evaluation import accuracy_on_test
 from pairgrad_paper.recipes import RECIPES, Recipe
 from pairgrad_paper.recipes.settings import SettingError, changed, keys, recipe_named
 from pairgrad_paper.runs import CheckpointWriteError, RunDirectory, RunLockLost, RunLogWriteError, SpaceError, required_space
 from pairgrad_paper.runs.space import free_space, in_words
-from pairgrad_paper.training import Batches, Elsewhere, NonFinite, Outcome, Process, Sharing, train
+from pairgrad_paper.training import Batches, Elsewhere, Estimate, NonFinite, Outcome, Process, Sharing, estimate, train
 from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory, would_go_on
 from pairgrad_paper.training.loop import Options, set_deterministic
 
@@ -51,6 +51,7 @@ class Request:
     tensorboard: bool
     quiet: bool
     options: Options
+    estimate: int | None = None
     sharing: Sharing = field(default_factory=Sharing)
 
     @staticmethod
@@ -85,6 +86,7 @@ class Request:
                 monitor_every=options.monitor_every,
                 stop_at=options.stop_at,
             ),
+            estimate=options.estimate,
             sharing=Sharing(options.class_parallel, options.exchange, options.wrap, options.timeout, options.reshare),
         )
 
@@ -271,6 +273,66 @@ def dry_run(request: Request, console: Console) -> int:
         refused |= not good
         console.print(Text(_would(path, there, () if good else differences), style="" if good else "red"))
     return 2 if refused else 0
+
+
+def show_estimate(request: Request, console: Console) -> int:
+    """Say how long `run` would take and what memory it needs; two updates of each realization are made, and nothing is written."""
+    arms = request.arms()
+    recipe, processes, process = arms[0].recipe, request.estimate or 1, Process.here(request.sharing)
+    if process.world > 1:
+        raise SettingError(f"--estimate is made by one process, got {process.world}: give it their number, without torchrun")
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    set_deterministic(request.deterministic)
+    device = process.device(request.device, torch.float64)
+    with ExitStack() as stack:
+        try:
+            benchmark = load_data(recipe, request.data_root, verify=request.verify)
+        except DataError as error:
+            benchmark = stack.enter_context(noise(recipe.data.benchmark, recipe.data.imbalance))
+            console.print(Text(f"note: {error}"))
+        for note in benchmark.notes:
+            console.print(Text(f"note: {note}"))
+        total = least = 0.0
+        for realization in request.realizations:
+            found = estimate(Arm(recipe, realization, arms[0].seed), benchmark, device, processes, request.workers)
+            runs = sum(arm.realization == realization for arm in arms)
+            console.print(Text(_estimated(realization, found, runs, request.workers), style="bold"))
+            total += runs * found.updates * (max(found.seconds, found.loading) if request.workers else found.seconds + found.loading)
+            least += runs * found.updates * found.flops / GPUS["h100"].tf32
+    threads = torch.get_num_threads()
+    where = f"{device} with {threads} {'threads' if threads > 1 else 'thread'}" if device.type == "cpu" else str(device)
+    each = "" if processes == 1 else f" on each of {processes} processes, without what they say to one another"
+    console.print(
+        f"{len(arms)} {'runs' if len(arms) > 1 else 'run'} of {recipe.epochs} epochs: {_long(total)} on {where}{each}; without evaluations."
+    )
+    console.print(
+        f"No {GPUS['h100'].name} is faster than {_long(least)}: the counted operations at its peak in TF32, which no training reaches."
+    )
+    return 0
+
+
+def _estimated(realization: str, found: Estimate, runs: int, workers: int) -> str:
+    loading = f"{found.loading:.3g} s to load and augment them{' beside it' if workers else ''}"
+    many = "" if runs == 1 else f", {runs} runs"
+    return (
+        f"{realization}: {found.updates:,} updates{many}; measured: {found.images} images in {found.seconds:.3g} s, {loading}; "
+        f"{found.flops:.3g} operations, {in_words(found.memory)} of memory at the most"
+    )
+
+
+def _long(seconds: float) -> str:
+    """A time that need not be exact.
+
+    >>> _long(0.1), _long(50), _long(4000), _long(400000)
+    ('a second', '50 s', '67 min', '4.6 days')
+    """
+    if seconds < 1:
+        return "a second"
+    for unit, size, most in (("s", 1.0, 120), ("min", 60.0, 7200), ("hours", 3600.0, 172_800)):
+        if seconds < most:
+            return f"{seconds / size:.2g} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.2g} days" if seconds < 864_000 else f"{seconds / 86400:.0f} days"
 
 
 def _would(path: Path, there: RunDirectory | None, differences: Sequence[str]) -> str:

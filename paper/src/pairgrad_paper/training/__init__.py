@@ -1,10 +1,12 @@
 """Training the systems of the paper: batches that are functions of their number, updates, and a loop that can be left alone.
 
-- `launch` goes from a recipe to a `trainer`, `loop` runs it; `observer` is told, `signals` are heeded, `failure` keeps what went wrong.
+- `launch` goes from a recipe to a `trainer`, `loop` runs it, `estimate` says how long that takes; `observer` is told, `signals` are heeded, `failure` keeps
+  what went wrong.
 - `batches`, `objective`, `optimizer`, `seeds` and `chance` (generators) make an update; `process`, `meeting` and `wrapping` are for several processes.
 """
 
 from pairgrad_paper.training.batches import Batch, Batches
+from pairgrad_paper.training.estimate import Estimate, estimate
 from pairgrad_paper.training.launch import Arm, load_data, make_trainer, run_directory
 from pairgrad_paper.training.loop import Options, Outcome, set_deterministic, train
 from pairgrad_paper.training.observer import Observer
@@ -16,6 +18,7 @@ __all__ = [
     "Batch",
     "Batches",
     "Elsewhere",
+    "Estimate",
     "NonFinite",
     "Observer",
     "Options",
@@ -24,6 +27,7 @@ __all__ = [
     "ProcessError",
     "Sharing",
     "Trainer",
+    "estimate",
     "load_data",
     "make_trainer",
     "run_directory",
