@@ -245,7 +245,13 @@ def test_what_is_typed_into_a_shell_is_audited_every_time(audited):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda text: text[:100], lambda text: "[" * 5000, lambda text: text.replace('"ran"', '"ran": [], "x"', 1)]
+    "damage",
+    [
+        lambda text: text[:100],
+        lambda text: "[" * 5000,
+        lambda text: text.replace('"ran"', '"ran": [], "x"', 1),
+        lambda text: text.replace('"false_alarm_rate": ', '"false_alarm_rate": "x", "was": ', 1),
+    ],
 )
 def test_a_damaged_result_is_made_again(damage, project, audited, tmp_path):
     audited(project().Square.apply)

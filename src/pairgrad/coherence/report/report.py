@@ -313,8 +313,8 @@ def restored(kind: Any, data: Any) -> Any:
         return tuple(restored(k, item) for k, item in zip(kinds, data, strict=False))
     if origin is dict:
         return {key: restored(inside[1], item) for key, item in data.items()}
-    if isinstance(data, str) and (kind is float or kind is Any):
-        return _NOT_FINITE.get(data, data)
+    if isinstance(data, str) and data in _NOT_FINITE and (kind is float or kind is Any):
+        return _NOT_FINITE[data]
     if kind is Any:
         return data
     return kind(data)
