@@ -25,6 +25,7 @@ import torch
 from benchmarks.drills.row import Row
 from pairgrad.ground import write_atomically
 from pairgrad_paper.runs import CheckpointError, RunDirectory, RunError
+from pairgrad_paper.runs.lock import LOCK
 
 FACTS = {"recipe": "a drill", "seed": 1}
 STEPS, EVERY = 8, 2  # updates, and updates between two checkpoints
@@ -267,8 +268,8 @@ def look(run_folder: Path, promised: int, whole: tuple[Any, ...]) -> str | None:
     try:
         if (run_folder / "run.json").exists():
             run = RunDirectory.open(run_folder)
-            found = run.latest(_damaged)
-            step = 0 if found is None else found.step
+            newest = run.latest(_damaged)
+            step = 0 if newest is None else newest.step
         else:
             step = 0
         if step < promised:
@@ -277,8 +278,10 @@ def look(run_folder: Path, promised: int, whole: tuple[Any, ...]) -> str | None:
         if steps != list(range(1, step + 1)):
             return f"the record of a run at step {step} has the steps {steps}"
         result = run_folder.with_name("result.json")
-        if result.exists() and result.read_text() not in RESULTS:
-            return f"half a file was left: {result.read_bytes()!r}"
+        found = result.read_text() if result.exists() else None
+        # It is written before the checkpoint of its step, and the next only once that one is said to be on the disk.
+        if found not in [None, *RESULTS][step // EVERY : promised // EVERY + 2]:
+            return f"{result.name} beside a checkpoint of step {step} has {found!r}, and that of step {promised} was said to be on the disk"
         with mock.patch("os.fsync"):  # which takes nearly all of the time of a drill on a real disk
             work(run_folder)
         if left(run_folder) != whole:
@@ -403,11 +406,17 @@ def full(directory: Path, few: bool) -> Iterator[Row]:
                     trouble = f"the message names no file: {error!r}, {''.join(traceback.format_exception(error))}"
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
-            trouble = trouble or look(place / "run", promised[-1], whole)
+            trouble = trouble or _stray(place) or look(place / "run", promised[-1], whole)
             wrong += [f"full from call {number} on, half={half}: {trouble}"] * (trouble is not None)
             shutil.rmtree(place)
     what = f"the disk is full from any of the {layer.taken} calls on that take space, at once or in the middle of the call"
     yield Row(what, f"{tried} full disks", _found(wrong), len(wrong))
+
+
+def _stray(place: Path) -> str | None:
+    """What a process that was not killed should have removed: on a full disk that takes no space."""
+    names = sorted(str(path.relative_to(place)) for path in place.rglob(".*") if path.name != LOCK)
+    return f"half-written files stay: {names}" if names else None
 
 
 def _found(wrong: list[str]) -> str:

@@ -26,7 +26,8 @@ from pairgrad_paper.runs import RunError
 FILES, FEW = 100_000, 240  # over all kinds
 SECONDS = 2.0  # of the processor, for a file
 MEMORY = 1 << 30  # bytes, beyond those of the process
-HANGS = 30  # seconds on the clock that end a child
+HANGS = 30  # seconds of the processor that end a child
+STANDS = 3600  # seconds on the clock that do, too: far more than a drill is paused or a busy machine needs
 FORBIDDEN = frozenset(
     [
         "os.system",
@@ -49,12 +50,7 @@ def files(directory: Path, few: bool) -> Iterator[Row]:
     found_kinds = kinds(directory, few)
     for number, kind in enumerate(found_kinds):
         count = (FEW if few else FILES) // len(found_kinds)
-        folder = directory / f"opened-{number}"
-        folder.mkdir()
-        outcomes = list[dict[str, Any]]()
-        while len(outcomes) < count:
-            outcomes += _in_a_child(kind, folder, len(outcomes), count)
-            progress("files", len(outcomes), count)
+        outcomes = opened(kind, directory / f"opened-{number}", count)
         wrong = [outcome for outcome in outcomes if outcome["wrong"]]
         came = [sum(outcome["how"] == how for outcome in outcomes) for how in ("read", "refused")]
         executed, slowest = sum(outcome["executed"] for outcome in outcomes), max(outcome["seconds"] for outcome in outcomes)
@@ -62,6 +58,16 @@ def files(directory: Path, few: bool) -> Iterator[Row]:
         if wrong:
             found += f"; {len(wrong)} went wrong, the first: {wrong[0]['wrong']}"
         yield Row(kind.what, f"{count:,} files", found, len(wrong))
+
+
+def opened(kind: Kind, folder: Path, count: int) -> list[dict[str, Any]]:
+    """What came of each of the first `count` files of a kind; `folder` is made."""
+    folder.mkdir()
+    outcomes = list[dict[str, Any]]()
+    while len(outcomes) < count:
+        outcomes += _in_a_child(kind, folder, len(outcomes), count)
+        progress("files", len(outcomes), count)
+    return outcomes
 
 
 def _in_a_child(kind: Kind, folder: Path, first: int, count: int) -> list[dict[str, Any]]:
@@ -110,7 +116,8 @@ def _open_all(kind: Kind, folder: Path, first: int, count: int, writing: int) ->
         contents, name = kind.example(index)
         _put(folder, contents)
         how, wrong = "read", ""
-        signal.alarm(HANGS)
+        signal.setitimer(signal.ITIMER_PROF, HANGS)
+        signal.alarm(STANDS)
         looking, began = True, time.process_time()
         try:
             kind.reader(folder, name)
@@ -118,14 +125,27 @@ def _open_all(kind: Kind, folder: Path, first: int, count: int, writing: int) ->
             how = "refused"
             if Path(name).name not in str(error) and str(Path(folder, name).parent) not in str(error):
                 wrong = f"an error that does not name the file: {type(error).__name__}: {error!s:.300}"
+            if _for_want_of_memory(error):
+                wrong = f"refused only because memory ran out: {error!s:.300}"
         except BaseException as error:
             how, wrong = "", f"{type(error).__name__}: {error!s:.300}"
         looking, seconds = False, time.process_time() - began
+        if how == "read" and index < len(kind.hostile):
+            wrong = "a hostile file was read"
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         wrong = f"executed: {seen[0]}" if seen else wrong or (f"{seconds:.1f} s" if seconds > SECONDS else "")
         outcome = {"how": how, "seconds": seconds, "executed": len(seen), "wrong": wrong and f"file {index} ({name}): {wrong}"}
         os.write(writing, json.dumps(outcome).encode() + b"\n")
         seen.clear()
+
+
+def _for_want_of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError) or "MemoryError" in str(error) or "allocate memory" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _put(folder: Path, contents: Files) -> None:

@@ -34,6 +34,7 @@ from pairgrad_paper.data.pictures import decode
 from pairgrad_paper.records import Record, read, record_of_run, records_of_costs, write
 from pairgrad_paper.runs import RunDirectory, load_checkpoint
 
+_EMPTY = b'{"x":{"dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0]}}'  # no element, and so no memory
 _PRIME = 2**61 - 1  # of Python's hash of integers: all its multiples have the same
 
 
@@ -46,7 +47,8 @@ class Kind:
         seeds: valid ones.
         reader: is given the folder, and the name of the file that was changed.
         inside: how they are changed with their checksums made right.
-        hostile: opened as they are.
+        hostile: opened as they are, and refused.
+        harmless: opened as they are, and read or refused: they ask for much where a reader is careless, and for little where it is not.
     """
 
     what: str
@@ -54,11 +56,12 @@ class Kind:
     reader: Callable[[Path, str], Any]
     inside: Inside = plain
     hostile: list[Files] = field(default_factory=list)
+    harmless: list[Files] = field(default_factory=list)
 
     def example(self, index: int) -> tuple[Files, str]:
         """The files of this number, and which of them was changed."""
-        if index < len(self.hostile):
-            return self.hostile[index], next(iter(self.hostile[index]))
+        if index < len(given := [*self.hostile, *self.harmless]):
+            return given[index], next(iter(given[index]))
         rng = random.Random(f"{self.what} {index}")
         files = dict(rng.choice(self.seeds))
         name = rng.choice(list(files))
@@ -91,7 +94,8 @@ def kinds(directory: Path, few: bool) -> list[Kind]:
     torch.manual_seed(7)
     found = [*_of_tensors(directory), *_of_data(directory), *_of_runs(directory)]
     for kind in found:
-        kind.hostile = [] if few else kind.hostile
+        if few:
+            kind.hostile, kind.harmless = [], []
     return found
 
 
@@ -126,7 +130,14 @@ def _of_tensors(directory: Path) -> list[Kind]:
         str(cache.found)
 
     return [
-        Kind("`.pt` files of inputs", [{"x.pt": _pt(value)} for value in inputs], loaded, in_zip, _archives("x.pt")),
+        Kind(
+            "`.pt` files of inputs",
+            [{"x.pt": _pt(value)} for value in inputs],
+            loaded,
+            in_zip,
+            _archives("x.pt"),
+            [{"x.pt": _pt([torch.zeros(10**6)[:1]] * 50_000)}],  # 200 kB, from a record that need be read only once
+        ),
         Kind("`.pt` files of torch before 1.6", old, loaded),
         Kind(
             "checkpoints of ProCo",
@@ -135,8 +146,8 @@ def _of_tensors(directory: Path) -> list[Kind]:
             in_zip,
             _archives("x.pth"),
         ),
-        Kind("learning states", tensors, lambda folder, name: load_state(folder / name), in_header, _safetensors("x.safetensors")),
-        Kind("`.safetensors` files of inputs", tensors, loaded, in_header, _safetensors("x.safetensors")),
+        Kind("learning states", tensors, lambda folder, name: load_state(folder / name), in_header, _safetensors(tensors[0])),
+        Kind("`.safetensors` files of inputs", tensors, loaded, in_header, _safetensors(tensors[0]), [_safetensors_of(_EMPTY)]),
         Kind("`.json` files of inputs", [{"x.json": json.dumps(text).encode()} for text in texts], loaded, in_json, _texts("x.json")),
         Kind("kept audits", [{report.name: report.read_bytes()}], found, in_json, _texts(report.name)),
     ]
@@ -184,8 +195,9 @@ def _of_data(directory: Path) -> list[Kind]:
     def mapped(folder: Path, name: str) -> Any:
         return read_npy(DataRoot(folder), folder / name).images.sum()
 
-    bomb = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">II5B", 30_000, 30_000, 8, 2, 0, 0, 0))
-    bomb += png_chunk(b"IDAT", zlib.compress(bytes(90_003 * 300))) + png_chunk(b"IEND", b"")
+    side = 10_000  # more pixels than Pillow warns of, fewer than it refuses
+    bomb = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">II5B", side, side, 1, 0, 0, 0, 0))
+    bomb += png_chunk(b"IDAT", zlib.compress(bytes((1 + side // 8) * side))) + png_chunk(b"IEND", b"")
     return [
         Kind(
             "pickles of CIFAR",
@@ -274,11 +286,9 @@ def _pickles() -> list[bytes]:
 
 
 def _archives(name: str) -> list[Files]:
-    """Archives with such pickles, one that inflates, tensors that share their memory, a crowded table of contents."""
-    plain = {"x/data.pkl": pickle.dumps({}), "x/byteorder": b"little"}
-    shared, zeros = torch.zeros(10**6), bytes(10**8)
-    found = [*(_zipped({"x/data.pkl": data}) for data in _pickles()), _pt([shared] * 10_000), _pt([shared[:1]] * 50_000)]
-    found += [_zipped({**plain, "x/data/0": zeros}, zipfile.ZIP_DEFLATED), _zipped({"x/data.pkl": zeros}, zipfile.ZIP_DEFLATED)]
+    """Archives with such pickles, tensors that share their memory, records that inflate, a crowded table of contents."""
+    found = [*(_zipped({"x/data.pkl": data}) for data in _pickles()), _pt([torch.zeros(10**6)] * 10_000)]
+    found += [_inflating(), _zipped({"x/data.pkl": bytes(10**8)}, zipfile.ZIP_DEFLATED)]
     crowded = _zipped({"x/data.pkl": b"N."})
     at = crowded.index(b"PK\x01\x02")
     end = crowded.index(b"PK\x05\x06")
@@ -287,6 +297,15 @@ def _archives(name: str) -> list[Files]:
         {name: data}
         for data in [*found, crowded[:at] + table + crowded[end : end + 8] + struct.pack("<HHIIH", 65535, 65535, len(table), at, 0)]
     ]
+
+
+def _inflating() -> bytes:
+    """Zeros as torch.save writes them, and their record deflated, which it never does."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(_pt(torch.zeros(10**8, dtype=torch.uint8)))) as saved, zipfile.ZipFile(data, "w") as archive:
+        for name in saved.namelist():
+            archive.writestr(name, saved.read(name), zipfile.ZIP_DEFLATED if "/data/" in name else zipfile.ZIP_STORED)
+    return data.getvalue()
 
 
 def _npy(shape: str, data: bytes = b"x" * 96, descr: str = "|u1") -> bytes:
@@ -312,21 +331,23 @@ def _arrays(name: str) -> list[Files]:
     return [{name: data} for data in [*found, *(_zipped({"X.npy": bomb}, method) for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))]]
 
 
-def _safetensors(name: str) -> list[Files]:
-    """Headers that are too long, deep, or that promise too much."""
-    headers = [
-        b"[" * 10**6,
-        b'{"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}',
-        b'{"x":{"dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0]}}',
-    ]
-    found = [struct.pack("<Q", len(header)) + header for header in headers]
-    return [{name: data} for data in [*found, b"\xff" * 8, struct.pack("<Q", 9 * 10**7) + b" " * 9 * 10**7]]
+def _safetensors(valid: Files) -> list[Files]:
+    """Headers that are deep, that promise too much, or that are too long: that of a valid file, filled up with blanks."""
+    ((name, data),) = valid.items()
+    at = 8 + int.from_bytes(data[:8], "little")
+    headers = [b"[" * 10**6, _EMPTY.replace(b"0,", b"", 1), data[8:at] + b" " * 2 * 10**7]
+    return [*(_safetensors_of(header, data[at:], name) for header in headers), {name: b"\xff" * 8}]
+
+
+def _safetensors_of(header: bytes, data: bytes = b"", name: str = "x.safetensors") -> Files:
+    return {name: struct.pack("<Q", len(header)) + header + data}
 
 
 def _texts(name: str) -> list[Files]:
     """JSON that is deep, long, or has long integers."""
     texts = [b"[" * depth + b"]" * depth for depth in (100, 900, 10**6)] + [
         b"[" + b"[]," * 10**6 + b"[]]",
+        b"[" + b"0," * 5 * 10**6 + b"0]",
         b"9" * 10**6,
         b'{"n": ' + b"9" * 4000 + b"}",
     ]

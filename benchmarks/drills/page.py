@@ -16,14 +16,15 @@ TITLES = {
         the calls, or in the middle of a write. After a kill that is everything that was done. After a power cut it is what was synced,
         and of the rest anything: a name without its contents, contents without their name, half of a write, zeros, in random
         combinations. Each of these disks is made and the run resumes on it. It must keep every checkpoint that it was told is on the
-        disk, find no damaged one, have each step in its record once, and end with the files of a run that was left alone.
+        disk, find no damaged one, have each step in its record once, and end with the files of a run that was left alone. A file beside the
+        run, which is replaced before each checkpoint, must be whole and as new as the newest checkpoint.
         """,
     ),
     "full": (
         "Full disks",
         """
-        The same run, and from each call on that takes space the disk is full. The message must name the file; nothing half-written may
-        stay; and once there is room the same run must resume and end as if nothing had happened.
+        The same run, and from each call on that takes space the disk is full. The message must name the file; no temporary file may
+        stay, nor half of one; and once there is room the same run must resume and end as if nothing had happened.
         """,
     ),
     "kills": (
@@ -51,7 +52,8 @@ TITLES = {
         """
         Small valid files are changed at random (bits, bytes, cuts, splices, fields set to extremes, opcodes of pickles that would run
         code, repaired checksums) and opened in a child process with limits of memory and time. Each must be read, or refused by an error
-        that names the file. Wrong is any other exception, a child that dies, more than two seconds, and anything that is executed.
+        that names the file. Hostile files, which are small and ask for much, must be refused. Wrong is any other exception, a refusal only
+        because memory ran out, a child that dies, more than two seconds, and anything that is executed.
         """,
     ),
     "numbers": (

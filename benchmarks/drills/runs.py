@@ -89,8 +89,19 @@ def compared(output: Path, whole: tuple[Any, list[dict[str, Any]]]) -> str | Non
 def finish(output: Path, processes: int, *more: str) -> str | None:
     """Run to the end; what went wrong."""
     with started(output, processes, *more) as last:
-        code = last.wait()
-        return None if code == 0 else f"exit code {code}: {last.text()[-300:]}"
+        return _failed(last)
+
+
+def _failed(process: Alone | Launched) -> str | None:
+    """What went wrong in a process that nothing was done to, once it has ended."""
+    code = process.wait()
+    return None if code == 0 else f"exit code {code}: {process.text()[-300:]}"
+
+
+def undisturbed(output: Path, processes: int, *more: str) -> tuple[tuple[Any, list[dict[str, Any]]], list[str]]:
+    """What a run that is left alone has in the end, and what went wrong."""
+    trouble = finish(output, processes, *more)
+    return ended(output), [trouble] if trouble else []
 
 
 def kills(directory: Path, few: bool) -> Iterator[Row]:
@@ -98,12 +109,10 @@ def kills(directory: Path, few: bool) -> Iterator[Row]:
     for processes, epochs in ((1, 24), (2, 12)):
         more = ("--set", f"epochs={epochs}", *SAVING)
         wanted = 2 if few else 20
-        trouble = finish(directory / f"whole-{processes}", processes, *more)
-        whole = ended(directory / f"whole-{processes}")
+        whole, wrong = undisturbed(directory / f"whole-{processes}", processes, *more)
         chance, killed, saving, runs, seconds = random.Random(processes), 0, 0, 0, list[float]()
-        wrong = [trouble] if trouble else []
         output = directory / f"killed-{processes}-0"
-        while killed < wanted:
+        while killed < wanted and len(wrong) < wanted:
             with started(output, processes, *more) as process:
                 before = _size(output)
                 if training := chance.random() < 0.8:  # else at any moment from the start on, also before the processes have met
@@ -122,11 +131,10 @@ def kills(directory: Path, few: bool) -> Iterator[Row]:
                     saving += any((output / NAME / "checkpoints").glob(".step-*"))
                     progress(f"kill -9, {processes} processes", killed, wanted)
                     continue
-                process.wait()
-            if (output / NAME / "checkpoints").is_dir() and not finish(output, processes, *more):  # it was at its end
-                wrong += filter(None, [compared(output, whole)])
-                runs += 1
-                output = directory / f"killed-{processes}-{runs}"
+                trouble = _failed(process)
+            wrong += filter(None, [trouble or finish(output, processes, *more) or compared(output, whole)])  # it was at its end
+            runs += 1
+            output = directory / f"killed-{processes}-{runs}"
         wrong += filter(None, [finish(output, processes, *more) or compared(output, whole)])
         what = "kill -9 of the process" if processes == 1 else "kill -9 of one of two processes (torchrun)"
         found = f"{saving} met a checkpoint being written; all resumed; records lost 0, bits changed 0"
@@ -139,9 +147,8 @@ def kills(directory: Path, few: bool) -> Iterator[Row]:
 def stops(directory: Path, few: bool) -> Iterator[Row]:
     """SIGSTOP: of the only process, which does not matter, and of one of two, which the other names after its --timeout."""
     more = ("--set", "epochs=24", *SAVING)
-    finish(directory / "whole", 1, *more)
-    whole = ended(directory / "whole")
-    wrong, number = list[str](), 1 if few else 5
+    whole, wrong = undisturbed(directory / "whole", 1, *more)
+    number = 1 if few else 5
     for each in range(number):
         output = directory / f"stopped-{each}"
         with started(output, 1, *more) as process:
@@ -153,17 +160,15 @@ def stops(directory: Path, few: bool) -> Iterator[Row]:
             if second.returncode != 2 or "is in use by process" not in second.stderr:
                 wrong.append(f"a second process was not refused: {second.stderr[-200:]}")
             os.kill(process.process.pid, signal.SIGCONT)
-            if process.wait() != 0:
-                wrong.append(process.text()[-300:])
-        wrong += filter(None, [compared(output, whole)])
+            trouble = _failed(process)
+        wrong += filter(None, [trouble or compared(output, whole)])
         progress("SIGSTOP, 1 process", each + 1, number)
     found = "a second process was refused while it stood still; bits changed 0"
     yield Row("SIGSTOP of the process, and SIGCONT seconds later", f"{number} stops", _or(wrong, found), len(wrong))
     if few:
         return
-    more, seconds, wrong, number = ("--set", "epochs=12", *SAVING), list[float](), [], 3
-    finish(directory / "whole-2", 2, *more)
-    whole = ended(directory / "whole-2")
+    more, seconds, number = ("--set", "epochs=12", *SAVING), list[float](), 3
+    whole, wrong = undisturbed(directory / "whole-2", 2, *more)
     for each in range(number):
         output = directory / f"hung-{each}"
         with Launched(output, 2, *more, "--timeout", str(HUNG)) as process:
@@ -184,9 +189,8 @@ def stops(directory: Path, few: bool) -> Iterator[Row]:
 def memory(directory: Path, few: bool) -> Iterator[Row]:
     """The second of two processes gets no more memory in the middle of an update."""
     more = ("--set", "epochs=12", *SAVING)
-    finish(directory / "whole", 2, *more)
-    whole = ended(directory / "whole")
-    wrong, seconds, number = list[str](), list[float](), 1 if few else 3
+    whole, wrong = undisturbed(directory / "whole", 2, *more)
+    seconds, number = list[float](), 1 if few else 3
     for each in range(number):
         output = directory / f"starved-{each}"
         with Launched(output, 2, *more, program=(*STARVED, str(7 + 11 * each))) as process:
