@@ -7,11 +7,15 @@ Help pages are in `test_pages`.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import Result
+
+from pairgrad.cli import explained
 
 from .command import invoke
 
@@ -122,3 +126,73 @@ def test_names_of_files_cannot_move_the_cursor_or_give_commands(tmp_path, monkey
         assert "a\\x1b[31m" in shown or "plan" in arguments, shown
         assert not [character for character in "\x1b\u202e" if character in shown], repr(shown)
         assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")], shown
+
+
+LINE = "x\nPASS all is well"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("certify", f"{LINE}.pt"), "x\\nPASS all is well.pt"),
+        (("certify", f"{LINE}.pt", "--debug"), "Traceback"),
+        (
+            ("plan", "--classes", "10", "--dim", "8", "--ranks", "2", "--batch", "8", "--json", f"{LINE}.json"),
+            "Written to x\\nPASS all is well.json",
+        ),
+        (("evaluate", LINE), "x\\nPASS all is well"),
+        (("audit", f"{LINE}.py:f"), "no such file: x\\nPASS all is well.py"),
+        (("audit", f"{LINE}:f"), "audit: x\\nPASS all is well has no 'f'"),
+        (("audit", "raises.py:f", "--inputs", "randn(2)"), "f raised x\\nPASS all is well: x PASS all is well"),
+        (("audit", "raises.py:f", "--inputs", "randn(2)", "--traceback"), "Traceback"),
+        (("audit", "raises.py:f", "--inputs", f"@'{LINE}.npy'"), "\n    @'x PASS all is well.npy'\n    ^\n"),
+        (("audit", "raises.py:f", "--html", f"{LINE}.txt"), "got x\\nPASS all is well.txt"),
+        (("audit", f"{LINE}/good.py:f", "--inputs", "randn("), "\n    randn(\n          ^\n"),
+        (
+            ("audit", f"{LINE}/good.py:f"),
+            'f(x) needs inputs, for example:\n    pairgrad audit x\\nPASS all is well/good.py:f --inputs "x=randn(8)"\n',
+        ),
+        (
+            ("audit", f"{LINE}/good.py:f", "--inputs", "randn(2)", "--effort", "quick", "--json", f"{LINE}.json"),
+            "Written: x\\nPASS all is well.json",
+        ),
+    ],
+    ids=lambda value: "-".join(value).replace(LINE, "x") if isinstance(value, tuple) else "",
+)
+def test_a_name_cannot_pass_for_a_line_of_ours(arguments, shown, tmp_path, monkeypatch):
+    """Names of files and of exceptions with a line feed: they stay in the line that tells of them, and what is laid out stays so."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / LINE).mkdir()
+    (tmp_path / LINE / "good.py").write_text("def f(x):\n    return (x**2).sum()\n")
+    (tmp_path / "raises.py").write_text(f"def f(x):\n    raise type({LINE!r}, (Exception,), {{}})({LINE!r})\n")
+    done = invoke(*arguments, columns=300)
+    assert shown in done.output
+    assert not [line for line in done.output.splitlines() if line.startswith("PASS all")]
+
+
+def test_data_on_standard_output_hold_names_as_they_are_and_no_commands():
+    done = invoke("audit", "##[error]x.py:f", "--format", "json")
+    assert json.loads(done.stdout)["target"] == "##[error]x.py:f"
+    assert "##[" not in done.output
+
+
+@pytest.mark.parametrize("words", ["", "\n", "no room\nfor it"])
+def test_too_little_memory_is_a_mistake_with_or_without_words(words, tmp_path, monkeypatch):
+    """Python's MemoryError has none."""
+
+    def read(path):
+        raise MemoryError(words)
+
+    (tmp_path / "state.pt").write_bytes(b"")
+    monkeypatch.setattr("pairgrad.cli.certify.load", read)
+    done = invoke("certify", str(tmp_path / "state.pt"))
+    assert done.exit_code == 2
+    assert (
+        f"not enough memory for what was asked: {words.partition(chr(10))[0] or 'out of memory'}; choose smaller numbers\n" in done.stderr
+    )
+
+
+def test_too_little_memory_for_a_file_names_it(capsys):
+    with pytest.raises(typer.Exit), explained("certify", reads=Path("state.pt")):
+        raise MemoryError
+    assert "not enough memory to read state.pt: out of memory;" in capsys.readouterr().err

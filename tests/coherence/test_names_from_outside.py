@@ -9,6 +9,8 @@ import warnings
 
 import pytest
 import torch
+from rich.table import Table
+from rich.text import Text
 from torch.autograd import Function
 
 import pairgrad as pg
@@ -16,8 +18,8 @@ from pairgrad.cli import Console
 from pairgrad.coherence.report.annotations import annotations, code_quality, failure_annotation
 from pairgrad.testing.session import Session
 
-EVIL = "bad\x1b[31m\n::error::</script><b>[/red]\u202e\r"
-SHOWN = r"bad\x1b[31m\n::error::</script><b>[/red]\u202e\r"
+EVIL = "bad\x1b[31m\n::error::</script><b>[/red]\u202e\r##[error]"
+SHOWN = r"bad\x1b[31m\n::error::</script><b>[/red]\u202e\r\x23#[error]"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 
 
@@ -57,7 +59,7 @@ def run():
 def safe(text):
     """Nothing but line feeds is hidden in it, and no line is a command."""
     assert not RAW.search(text), RAW.findall(text)
-    assert not re.search(r"^\s*::", text, re.MULTILINE)
+    assert not re.search(r"^\s*::|##\[", text, re.MULTILINE)
     return text
 
 
@@ -73,6 +75,19 @@ def test_text_reports(report, run):
     with pytest.raises(AssertionError) as error:
         pg.assert_coherent(loss, INPUTS, effort="quick")
     safe(str(error.value))
+
+
+@pytest.mark.parametrize("space", [" ", ""])
+def test_no_line_of_an_explanation_begins_with_a_command(space):
+    """Wherever the text is folded."""
+    command = f"{space}::error::pwned"
+    for length in range(60, 101):
+        Named = type("x" * length + command, (Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+        with pg.record() as recording:
+            Named.apply(INPUTS[EVIL].clone().requires_grad_()).sum().backward()
+        assert "pwned" in safe(recording.audit().explain())
+        if length in (90, 92):
+            assert "pwned" in safe(pg.audit(Named.apply, INPUTS[EVIL], effort="quick").explain())
 
 
 def test_pages(report, run, tmp_path):
@@ -105,6 +120,22 @@ def test_consoles(report, terminal):
     assert SHOWN in safe(file.getvalue())
     console.print("bold", style="bold")
     assert ("\x1b[1mbold\x1b[0m" in file.getvalue()) is terminal
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_escapes_take_room_before_text_is_laid_out(width):
+    """Nothing is cut off, in a line and in a table."""
+    name = "run-\udcff\udcfe" * 2
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
+    console.print(f"pairgrad evaluate {name}/last")
+    console.print(Text(f"pairgrad evaluate {name}/last", style="red"))
+    table = Table("name", box=None)
+    table.add_row(f"{name}/last")
+    table.add_row(Text(f"{name}/last", style="red"))
+    console.print(table)
+    text = console.file.getvalue()
+    assert "".join(re.sub("\x1b\\[[0-9]*m", "", text).split()).count(r"run-\udcff\udcferun-\udcff\udcfe/last") == 4
+    assert text.count("\x1b[31m") == text.count("last\x1b[0m") == 2 or width == 40
 
 
 def test_monitors(tmp_path):

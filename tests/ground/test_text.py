@@ -20,6 +20,10 @@ from pairgrad.ground import printable
         ("::error file=x::y", r"\x3a:error file=x::y"),
         ("  ::add-mask::y", r"  \x3a:add-mask::y"),
         ("test_a.py::test_b", "test_a.py::test_b"),
+        ("f ##[error]g", r"f \x23#[error]g"),
+        ("###[group]g##[", r"#\x23#[group]g\x23#["),
+        ("f##vso[task.complete]", r"f\x23#vso[task.complete]"),
+        ("## [a](b) #[c] #1", "## [a](b) #[c] #1"),
     ],
 )
 def test_what_cannot_be_seen_or_does_something_becomes_an_escape(text: str, shown: str) -> None:

@@ -152,6 +152,19 @@ def test_a_file_in_the_place_of_the_directory(tmp_path):
     assert "is not a directory" in result.output or "is a file" in result.output
 
 
+def test_commands_to_copy_and_names_of_files_are_whole_and_in_their_line(tmp_path):
+    """Whatever is in the name of the directory: bytes that are no text, and line feeds that could begin a line of ours."""
+    name = "run-\udcff\udcfe\nPASS"
+    output = os.fsdecode(os.fsencode(tmp_path)) + "/" + name
+    shown = f"{tmp_path}/{name}/{NAME}".replace("\n", r"\n").encode(errors="backslashreplace").decode()
+    dry = trained(output, "--dry-run").output
+    done = trained(output).output
+    checked = invoke("check", f"{output}/{NAME}").output
+    for text, words in ((dry, "would train in the new directory"), (done, "writes to"), (done, "pairgrad evaluate"), (checked, "")):
+        assert f"{words}{shown}".replace(" ", "") in "".join(text.split())
+        assert not [line for line in text.splitlines() if line.startswith("PASS")]
+
+
 def test_damage_is_shown_and_repaired_from_a_copy(tmp_path):
     """Nothing advises to remove anything."""
     output = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))  # a name that is not UTF-8 changes nothing

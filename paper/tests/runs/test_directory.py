@@ -222,7 +222,7 @@ def test_a_copy_is_resumed_from_and_a_checkpoint_of_another_run_is_refused(tmp_p
         found = run.resume(unexpected, source=tmp_path / "copy")
         assert found is not None
         assert found.state == {"x": 1}
-        with pytest.raises(RunMismatch, match=r"is of another run than .*one\. What differs:\n  seed: 1 there, 17 given"):
+        with pytest.raises(RunMismatch, match=r"is of another run than .*one\. What differs: seed: 1 there, 17 given\. Choose"):
             run.resume(unexpected, source=foreign)
         with pytest.raises(CheckpointError, match="is damaged"):
             run.resume(unexpected, source=run.checkpoints()[0])

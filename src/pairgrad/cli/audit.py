@@ -22,6 +22,7 @@ from rich.text import Text
 from pairgrad.cli.audit_child import Outcome, watch
 from pairgrad.cli.commands import AuditOptions
 from pairgrad.cli.exit_codes import INTERRUPTED
+from pairgrad.cli.mistakes import laid_out
 from pairgrad.cli.output import prepare, write_json
 from pairgrad.cli.spec import SpecError, check_inputs, check_sweep, parse_constraints, parse_domain
 from pairgrad.cli.streams import Streams
@@ -82,7 +83,7 @@ def run(options: AuditOptions) -> int:
     except Exception as error:
         audits.say(f"cannot continue: {saying(error)}")
         if options.traceback:
-            audits.streams.line(printable(traceback.format_exc(), lines=True), err=True)
+            audits.streams.line(laid_out(traceback.format_exc()), err=True)
         audits.give_up(f"cannot continue: {saying(error)}")
     return audits.code
 
@@ -112,9 +113,9 @@ class _Audits:
     def _left(self) -> list[str]:
         return self._options.targets[len(self._codes) :]
 
-    def say(self, text: str) -> None:
-        """A sentence on standard error; lines that are laid out stay so."""
-        first, *rest = f"pairgrad audit: {text}".split("\n")
+    def say(self, text: str, *, lines: bool = False) -> None:
+        """A sentence on standard error; with `lines`, those that are laid out stay so."""
+        first, *rest = printable(f"pairgrad audit: {text}", lines=lines).split("\n")
         width = self.streams.err.width if self.streams.err.is_terminal else 10_000
         words = textwrap.fill(first, width, break_long_words=False, break_on_hyphens=False)
         self.streams.show(Text("\n".join([words, *rest])), err=True)
@@ -127,7 +128,7 @@ class _Audits:
             _check_file("--code-quality", options.code_quality, (".json",), several=False)
         except ValueError as error:
             self._options = replace(options, html=None, json=None, code_quality=None)  # none of them is touched
-            self._refuse(str(error))
+            self._refuse(printable(str(error)))
             return
         try:
             _check(options)
@@ -153,7 +154,7 @@ class _Audits:
     def _refuse(self, why: str) -> None:
         """A mistake on the command line."""
         self._skip(why)
-        self.say(why)
+        self.say(why, lines=True)
         self._annotate(failure_annotation("pairgrad audit", why))
         self._finish()
 
@@ -175,7 +176,7 @@ class _Audits:
         if trouble:
             self._annotate(failure_annotation(f"{target} could not be audited to the end", trouble, outcome.location))
         if written and not options.quiet:
-            self.streams.show(Text(f"Written: {', '.join(written)}"), err=True)
+            self.streams.show(printable(f"Written: {', '.join(written)}"), err=True)
         return outcome.how
 
     def _record(
@@ -198,9 +199,9 @@ class _Audits:
         as_text = report is not None and self._options.format == "text"
         if trouble:
             found = "nothing was found until then" if empty else "this was found until then:"
-            self.say(f"{trouble}; {found}" if as_text else trouble)
+            self.say(f"{trouble}; {found}" if as_text else trouble, lines=True)
             if self._options.traceback and outcome.failure is not None and outcome.failure["way"]:
-                self.streams.line(printable(outcome.failure["way"], lines=True), err=True)
+                self.streams.line(laid_out(outcome.failure["way"]), err=True)
         if report is not None and as_text and not (trouble and empty):
             _print(self.streams, report, self._options)
         for note in outcome.notes:
@@ -214,7 +215,8 @@ class _Audits:
     def _finish(self) -> None:
         self._write_quality()
         if self._options.format == "json":
-            self.streams.line(json.dumps(self._data if self._several else self._data[0], indent=2, allow_nan=False))
+            data = json.dumps(self._data if self._several else self._data[0], indent=2, allow_nan=False)
+            self.streams.line(data.replace("##", "\\u0023#"))  # the same strings, in which a code host finds no command
 
     def _save(self, report: Report | SweepReport | None, data: dict[str, Any]) -> list[str]:
         """The files that were asked for. Without a report they say why there is none, and the page of an earlier one is gone."""
@@ -370,11 +372,12 @@ def _code(outcome: Outcome, report: Report | SweepReport | None) -> int:
 def _trouble(target: str, outcome: Outcome, options: AuditOptions) -> str:
     stage = outcome.stage
     calls = f" ({_counted(stage['calls'])})" if stage["calls"] else ""
-    where = f"while {stage['stage']}{calls}" + (f", at {outcome.place}" if outcome.place else "")
+    target = printable(target)
+    where = printable(f"while {stage['stage']}{calls}" + (f", at {outcome.place}" if outcome.place else ""))
     if outcome.failure is not None:
         text = outcome.failure["message"]
         if outcome.failure["kind"] == "raised":
-            text += f" while {stage['stage']}{calls}" if stage["steps"] else ""
+            text += printable(f" while {stage['stage']}{calls}") if stage["steps"] else ""
             text += "; --traceback shows the way there" if outcome.failure["way"] and not options.traceback else ""
         return text
     if outcome.how == "timeout":
@@ -396,7 +399,7 @@ def _death(code: int | None) -> str:
 def _print(streams: Streams, report: Report | SweepReport, options: AuditOptions) -> None:
     console = streams.out
     if options.quiet:
-        streams.show(Text(f"{report.name}: {report.headline}"))
+        streams.show(printable(f"{report.name}: {report.headline}"))
         return
     first, *rest = str(report).splitlines()
     failing = bool(report.failing) if isinstance(report, SweepReport) else report.verdict is not Verdict.INCONCLUSIVE

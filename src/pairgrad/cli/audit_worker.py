@@ -27,6 +27,7 @@ from pairgrad.coherence import Progress, Report, Subject, SweepReport, SweepRow,
 from pairgrad.coherence.report.annotations import callable_location
 from pairgrad.coherence.subject.signature import function_of, signature
 from pairgrad.ground._torch_private import pytree
+from pairgrad.ground.text import printable
 from pairgrad.testing.interpreter import is_set, triton_interpreter
 
 _PAUSE = 1.0  # seconds between two partial reports of one stage
@@ -91,7 +92,7 @@ def _explained(error: BaseException, path: str) -> dict[str, Any]:
         kind, text = "unusable", f"{path}{text.removeprefix('fn')}" if text.startswith("fn must") else text
     else:
         text = f"{path} raised {saying(error)}{at(error)}"
-    return {"kind": kind, "message": text, "way": way_of(error)}
+    return {"kind": kind, "message": printable(text), "way": way_of(error)}
 
 
 class Teller:
@@ -144,7 +145,7 @@ def _swept(
     elif "shape" not in grid:
         held = _held(fn, found, module, path)
         if held is None:
-            raise Unusable(_without_inputs(fn, path, request["target"]))
+            raise Unusable(_without_inputs(fn, path, request["target"]), lines=True)
         inputs = held[0]
     if request["constraints"] is not None:
         given["constraints"] = parse_constraints(request["constraints"])
@@ -166,7 +167,7 @@ def _made(option: str, make: Callable[[str, int, torch.dtype], Any], request: di
     try:
         return make(text, request["seed"], dtype)
     except SpecError as error:
-        raise Unusable(f"{option}: {error}") from None
+        raise Unusable(f"{option}: {error}", lines=True) from None
     except Exception as error:
         raise Unusable(f"{option}: cannot make {text[:200]!r}: {saying(error)}") from None
 
@@ -187,7 +188,7 @@ def _arguments(fn: Any, found: Any, module: ModuleType, path: str, request: dict
     else:
         held = _held(fn, found, module, path)
         if held is None and domain is None:
-            raise Unusable(_without_inputs(fn, path, request["target"]))
+            raise Unusable(_without_inputs(fn, path, request["target"]), lines=True)
         args, kwargs = structured(*held) if held is not None else _middle(domain, dtype)
     return targets.arranged(fn, path, args, kwargs, domain)
 
@@ -244,8 +245,9 @@ def _without_inputs(fn: Any, path: str, target: str) -> str:
     if expected is not None and not expected.parameters:
         return f"{path}() takes no arguments, so there is nothing to differentiate: let it take the tensors that it computes with"
     call = f"{path}{targets.shown(expected)}" if expected is not None else path
+    line = f'pairgrad audit {target} --inputs "{targets.example(fn)}"'
     return (
-        f'{call} needs inputs, for example:\n    pairgrad audit {target} --inputs "{targets.example(fn)}"\n'
+        f"{printable(call)} needs inputs, for example:\n    {printable(line)}\n"
         f"or an interval to scan (--domain 0.1..4), or a function {path.partition('.')[0]}_inputs() beside it that returns them"
     )
 

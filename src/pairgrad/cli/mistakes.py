@@ -21,11 +21,16 @@ IN_FULL = ContextVar("IN_FULL", default=False)  # whether --debug was given: mis
 
 
 def fail(command: str, message: object) -> NoReturn:
-    """Say what is wrong, in a sentence, and end with exit code 2. Called where an exception is handled, --debug shows it."""
+    """Say what is wrong, in one line, and end with exit code 2. Called where an exception is handled, --debug shows it."""
     if IN_FULL.get() and sys.exc_info()[0] is not None:
-        typer.echo(printable(traceback.format_exc(), lines=True), err=True)
-    typer.echo(printable(f"pairgrad {command}: {message}", lines=True), err=True)
+        typer.echo(laid_out(traceback.format_exc()), err=True)
+    typer.echo(printable(f"pairgrad {command}: {message}"), err=True)
     raise typer.Exit(MISTAKE) from None
+
+
+def laid_out(way: str) -> str:
+    """A traceback, indented below its first line: no line of a name or message in it can pass for one of ours."""
+    return printable(way.strip(), lines=True).replace("\n", "\n  ")
 
 
 def check_file(command: str, option: str, path: Path | None) -> None:
@@ -79,4 +84,5 @@ def explained(
     except (MemoryError, RuntimeError) as error:
         if not _too_large(error):
             raise
-        fail(command, f"not enough memory for what was asked: {str(error).splitlines()[0] or 'out of memory'}; choose smaller numbers")
+        reason = next(iter(str(error).splitlines()), "") or "out of memory"
+        fail(command, f"not enough memory {f'to read {reads}' if reads else 'for what was asked'}: {reason}; choose smaller numbers")

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pairgrad.ground.files import write_atomically
+from pairgrad.ground.text import printable
 
 Tick = Callable[[], None]
 
@@ -36,7 +37,7 @@ def save_json(console: Console, file: Path | None, data: Any) -> None:
     """Write the file of --json, if one was asked for, and say so."""
     if file is not None:
         write_json(file, data)
-        console.print(Text(f"Written to {file}"), soft_wrap=True)
+        console.print(Text(printable(f"Written to {file}")), soft_wrap=True)
 
 
 def print_table(console: Console, headings: Iterable[str], rows: Iterable[Iterable[str | Text]], left: tuple[str, ...] = ("",)) -> None:

@@ -21,6 +21,7 @@ import torch
 from pairgrad.cli.spec_values import DTYPES, FIXED, KNOWN, LARGEST, MAKERS, MOST_DIMENSIONS, Making, as_tensor, load, tensors
 from pairgrad.coherence import Box, LogRange
 from pairgrad.coherence.subject.constraint import as_constraint
+from pairgrad.ground.text import printable
 
 LONGEST = 100_000  # characters
 DEEPEST = 32  # brackets inside one another
@@ -39,7 +40,7 @@ class SpecError(ValueError):
         shown = ("..." if start else "") + line[start : start + 70] + ("..." if len(line) > start + 70 else "")
         pointer = " " * (self.column - start + (3 if start else 0)) + "^"
         hint = textwrap.wrap(self.hint, 78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        return "\n".join([f"{self.message} (column {self.column + 1})", f"    {shown}", f"    {pointer}", *hint])
+        return "\n".join([f"{printable(self.message)} (column {self.column + 1})", f"    {shown}", f"    {pointer}", *hint])
 
 
 _CONSTANTS = {"true": True, "false": False, "none": None}
@@ -169,11 +170,10 @@ class _Reader:
             yield
         except SpecError:
             raise
-        except (OSError, ValueError) as error:
-            raise self.error(str(error).splitlines()[0], node) from None
         except Exception as error:  # torch has many for what it cannot make
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self.error(f"cannot make {self.shown(node)}: {reason}", node) from None
+            ours = isinstance(error, OSError | ValueError)
+            raise self.error(reason if ours else f"cannot make {self.shown(node)}: {reason}", node) from None
 
     def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
         """Positional and keyword ones, and whether a single file is all of them."""

@@ -11,24 +11,44 @@ from typing import Any
 
 import rich.console
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from pairgrad.ground.text import printable
 
 
 class Console(rich.console.Console):
-    """A console of rich that prints text as it is: no markup, no colours of its own, and nothing in it that the terminal would obey."""
+    """A console of rich that prints text as it is: no markup, no colours of its own, and nothing in it that the terminal would obey.
+
+    Text is escaped before it is laid out, because escapes are longer, and once more after that, because lines begin elsewhere then.
+    """
 
     def __init__(self, **options: Any) -> None:
         given: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False} | options
         super().__init__(**given)
 
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, lines=True), **options)
+
     def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        _escape(renderable)
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
 
     def on_broken_pipe(self) -> None:
         """The reader is gone. Rich would end the program here, with code 1."""
         silence(self)
+
+
+def _escape(renderable: Any) -> None:
+    """Make text, also in the cells of a table, printable where it is; a style that reached its end still does."""
+    if isinstance(renderable, Table):
+        for column in renderable.columns:
+            for cell in (column.header, *column.cells):
+                _escape(cell)
+    elif isinstance(renderable, Text):
+        before, renderable.plain = len(renderable), printable(renderable.plain, lines=True)
+        renderable.spans = [span._replace(end=len(renderable)) if span.end == before else span for span in renderable.spans]
 
 
 class Streams:

@@ -21,6 +21,7 @@ import torch
 
 from pairgrad.coherence.subject.signature import function_of, signature
 from pairgrad.ground.checks import describe
+from pairgrad.ground.text import printable
 
 _LIBRARIES = tuple(f"{Path(file).resolve().parent}{os.sep}" for file in (torch.__file__, Path(__file__).parent))
 _STANDARD = f"{sysconfig.get_path('stdlib')}{os.sep}"
@@ -28,10 +29,12 @@ _LISTED = 12  # names in a message
 
 
 class Unusable(Exception):
-    """A target or inputs that cannot be audited. The message is for the user; `way` is the traceback from the user's first frame on."""
+    """A target or inputs that cannot be audited. The message is for the user, in one line but with `lines`, where names in it are printable already;
+    `way` is the traceback from the user's first frame on.
+    """
 
-    def __init__(self, message: str, way: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, way: str = "", *, lines: bool = False) -> None:
+        super().__init__(printable(message, lines=lines))
         self.way = way
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from pairgrad.ground import printable
 from pairgrad_paper.runs import RunDirectory, RunError, check_checkpoint
 from pairgrad_paper.runs.listing import step_of
 from pairgrad_paper.runs.manifest import ADVICE
@@ -17,7 +18,7 @@ from pairgrad_paper.runs.space import in_words
 def run(path: Path, console: Console) -> bool:
     """Say what the run in `path` has and what of it is damaged; whether all of it is intact."""
     directory = RunDirectory.open(path)
-    console.print(Text(str(path), style="bold"), soft_wrap=True)
+    console.print(Text(printable(str(path)), style="bold"), soft_wrap=True)
     intact: list[Path] = []
     problems = 0
     for place, problem in _examined(directory):
@@ -26,7 +27,7 @@ def run(path: Path, console: Console) -> bool:
         problems += problem is not None
         style, words = ("green", "intact") if problem is None else ("red", f"DAMAGED: {problem}")
         size = f", {in_words(_bytes(place))}" if problem is None else ""
-        console.print(Text(f"  {place.relative_to(path)}{size}: {words}", style=style), soft_wrap=True)
+        console.print(Text(printable(f"  {place.relative_to(path)}{size}: {words}"), style=style), soft_wrap=True)
     console.print(Text(f"  {_next(directory, intact)}"), soft_wrap=True)
     return not problems
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pairgrad.cli import prepare
+from pairgrad.ground import printable
 from pairgrad_paper.forks.record import fork_record, is_fork
 from pairgrad_paper.records import Record, RecordError, read, write
 from pairgrad_paper.records.costs import records_of_costs
@@ -34,8 +35,12 @@ def run(paths: Sequence[Path], directory: Path, console: Console) -> None:
         before = target.read_bytes() if target.exists() else None
         write(target, record)
         change = "new" if before is None else "as it was" if before == target.read_bytes() else "replaced"
-        console.print(Text(f"{target.name}: {_described(record)}; {target.stat().st_size / 1000:.0f} kB, {change}"), soft_wrap=True)
-    console.print(Text(f"in {directory}: pairgrad tables --records {directory}, pairgrad figures --records {directory}"), soft_wrap=True)
+        console.print(
+            Text(printable(f"{target.name}: {_described(record)}; {target.stat().st_size / 1000:.0f} kB, {change}")), soft_wrap=True
+        )
+    console.print(
+        Text(printable(f"in {directory}: pairgrad tables --records {directory}, pairgrad figures --records {directory}")), soft_wrap=True
+    )
 
 
 def _records(path: Path) -> list[Record]:

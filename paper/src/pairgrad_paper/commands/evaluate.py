@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
-from pairgrad.ground import write_atomically
+from pairgrad.ground import printable, write_atomically
 from pairgrad.ood import CONVENTIONS, SHOT_RULES
 from pairgrad_paper.commands.evaluation_tables import Shown, compare, show
 from pairgrad_paper.commands.run_commands import EvaluateOptions
@@ -32,7 +32,9 @@ def run(options: EvaluateOptions, device: torch.device, console: Console) -> Non
     results: list[Shown] = []
     told: set[str] = set()
     for path in options.runs:
-        trained = Trained.open(path, options.step, lambda error: console.print(Text(f"{error}; the checkpoint before it is evaluated")))
+        trained = Trained.open(
+            path, options.step, lambda error: console.print(Text(printable(f"{error}; the checkpoint before it is evaluated")))
+        )
         key = json.dumps(trained.run.facts["recipe"]["data"])
         if key in loaded:
             trained.check_data(loaded[key])
@@ -42,12 +44,12 @@ def run(options: EvaluateOptions, device: torch.device, console: Console) -> Non
         results.append((trained, evaluation))
         show(console, trained, evaluation, shown_conventions, told)
         told.update(evaluation.notes)
-        console.print(Text(f"written to {written}\n"), soft_wrap=True)
+        console.print(Text(printable(f"written to {written}") + "\n"), soft_wrap=True)
     if len(results) > 1:
         compare(console, results, shown_conventions)
     if options.json is not None:
         _write(options.json, [_entry(trained, evaluation) for trained, evaluation in results])
-        console.print(Text(f"written to {options.json}"), soft_wrap=True)
+        console.print(Text(printable(f"written to {options.json}")), soft_wrap=True)
 
 
 def _known(option: str, given: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:

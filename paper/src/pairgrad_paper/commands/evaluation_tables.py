@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pairgrad.ground import printable
 from pairgrad_paper.evaluation import SCORES, Evaluation, ScoreReport, Trained
 from pairgrad_paper.recipes import RECIPES, Recipe
 from pairgrad_paper.recipes.settings import keys
@@ -22,7 +23,7 @@ _LOGITS = {"as they are": ("energy", "msp"), "calibrated, paper": ("patt-paper",
 
 def show(console: Console, trained: Trained, evaluation: Evaluation, conventions: Sequence[str], told: Set[str] = frozenset()) -> None:
     """Tables of one run: accuracy, and OOD detection by score and source; and its notes, but for those that were `told` already."""
-    console.print(Text(f"{trained.run.path.absolute().name}, after {trained.step} updates", style="bold"), soft_wrap=True)
+    console.print(Text(printable(f"{trained.run.path.absolute().name}, after {trained.step} updates"), style="bold"), soft_wrap=True)
     accuracy = _table("logits", "accuracy", "many", "medium", "few", "balanced")
     for words, names in _LOGITS.items():
         found = [evaluation.scores[name].accuracy for name in names if name in evaluation.scores]
@@ -34,10 +35,10 @@ def show(console: Console, trained: Trained, evaluation: Evaluation, conventions
     if any(report.ood is not None for report in evaluation.scores.values()):
         _print(console, "OOD detection, %", _detection(evaluation, conventions))
     for name, why in evaluation.left_out.items():
-        console.print(Text(f"{name} was left out: {why}"))
+        console.print(Text(printable(f"{name} was left out: {why}")))
     for note in evaluation.notes:
         if note not in told:
-            console.print(Text(f"note: {note}"))
+            console.print(Text(printable(f"note: {note}")))
     if not told.isdisjoint(evaluation.notes):
         console.print(Text("other notes as above"))
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pairgrad.cli import check_file
+from pairgrad.ground import printable
 from pairgrad_paper.commands import completion
 from pairgrad_paper.commands.mistakes import explained
 
@@ -43,7 +44,7 @@ def demo(options: DemoOptions) -> None:
         try:
             run(options.output, options.epochs, options.open_)
         except KeyboardInterrupt:
-            typer.echo(f"stopped: run the same command again to resume the runs in {options.output}", err=True)
+            typer.echo(printable(f"stopped: run the same command again to resume the runs in {options.output}"), err=True)
             raise typer.Exit(130) from None
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.text import Text
 
 from pairgrad_paper.commands.progress import tell
 from pairgrad_paper.commands.run_commands import ForkOptions
@@ -48,7 +47,7 @@ def run(request: ForkOptions, console: Console) -> int:
     device = Process().device(request.device, torch.float64)
     benchmark = load_data(beginning.recipe, request.data_root, verify=request.verify)
     for note in (*beginning.recipe.notes, *benchmark.notes):
-        tell(console, Text(f"note: {note}", style="dim"))
+        tell(console, f"note: {note}", style="dim")
     recipe, seed = beginning.recipe, beginning.seed
     twice = beginning.state is None and request.second
     start = random_start(recipe, benchmark, seed) if beginning.state is None else trained_start(beginning.state)
@@ -118,22 +117,23 @@ def _run(
     again = "run the same command again to resume"
     with fork.directory(request.output) as directory, _shown(console, fork, request.quiet) as tick:
         begin = "random weights" if start.kind == "random" else f"the state after update {start.step}"
-        tell(console, Text(f"{fork.name}: {', '.join(plan.branches)}, {plan.updates} updates each from {begin} on {device}"))
+        tell(console, f"{fork.name}: {', '.join(plan.branches)}, {plan.updates} updates each from {begin} on {device}")
         try:
-            outcome = fork.run(directory, tick, lambda message: tell(console, Text(message)))
+            outcome = fork.run(directory, tick, lambda message: tell(console, message))
         except NonFinite as error:
-            tell(console, Text(f"stopped: {error}. A smaller --set optimizer.lr often helps", style="red"))
+            tell(console, f"stopped: {error}. A smaller --set optimizer.lr often helps", style="red")
             return NOT_FINITE, {}
         except (CheckpointWriteError, RunLogWriteError, SpaceError) as error:
-            tell(console, Text(f"stopped: {error}", style="red"))
+            tell(console, f"stopped: {error}", style="red")
             return NO_SPACE, {}
         if not outcome.finished:
-            tell(console, Text(f"stopped after update {outcome.step} ({outcome.stopped}), everything is in {directory.path}: {again}"))
+            tell(console, f"stopped after update {outcome.step} ({outcome.stopped}), everything is in {directory.path}: {again}")
             return INTERRUPTED, {}
         record = fork_record(directory)
     written = write(request.output / f"{record.name}.jsonl", record)
     show(console, record)
-    tell(console, Text(f"written to {written}\n"))
+    tell(console, f"written to {written}")
+    tell(console, "")
     return 0, fork.first.state()
 
 
@@ -141,14 +141,14 @@ def show(console: Console, record: Record) -> None:
     """What a fork found, in a few lines."""
     probes = record.of("probe")
     equal = sum(line["scores_equal"] and line["loss_equal"] for line in probes)
-    tell(console, Text(f"scores and losses of original and consistent equal in every bit at {equal} of {len(probes)} probes"))
+    tell(console, f"scores and losses of original and consistent equal in every bit at {equal} of {len(probes)} probes")
     for key, words in (("feature_gap", "of the features"), ("parameter_gap", "of the parameters")):
         gaps = [line[key] for line in probes]
-        tell(console, Text(f"gap of the gradients {words}: {min(gaps):.2e} to {max(gaps):.2e}"))
+        tell(console, f"gap of the gradients {words}: {min(gaps):.2e} to {max(gaps):.2e}")
     last = max(line["step"] for line in record.of("distance"))
     for line in (line for line in record.of("distance") if line["step"] == last):
         words = f"after {last} updates {line['branch']} is {line['parameter']:.2e} away in its parameters, {line['feature']:.2e} in its features"
-        tell(console, Text(words))
+        tell(console, words)
 
 
 @contextmanager
@@ -187,7 +187,7 @@ def _lines(console: Console, fork: ForkRun) -> Any:
         nonlocal shown
         if measured is not None and "probe" in measured and step - shown >= fork.plan.updates / 10:
             shown = step
-            tell(console, Text(f"update {step}  {_words(measured)}"))
+            tell(console, f"update {step}  {_words(measured)}")
 
     return tick
 

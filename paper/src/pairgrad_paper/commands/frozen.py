@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pairgrad.ground import printable
 from pairgrad_paper.captured.capture import check_batch_size
 from pairgrad_paper.captured.record import frozen_record
 from pairgrad_paper.captured.source import Source
@@ -32,7 +33,7 @@ def written(record: Record, output: Path | None, console: Console) -> None:
     """Write the record, and say where."""
     path = Path(f"{record.name}.jsonl") if output is None else output
     write(path, record)
-    console.print(Text(f"written to {path}"), soft_wrap=True)
+    console.print(Text(printable(f"written to {path}")), soft_wrap=True)
 
 
 def run(options: FrozenOptions, console: Console) -> None:
@@ -43,14 +44,16 @@ def run(options: FrozenOptions, console: Console) -> None:
         source.check_step(step)
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)
-    say = (lambda _: None) if options.quiet else (lambda sentence: console.print(Text(sentence, style="dim"), soft_wrap=True))
+    say = (lambda _: None) if options.quiet else (lambda sentence: console.print(Text(printable(sentence), style="dim"), soft_wrap=True))
     name = options.output.stem if options.output else None
     record = frozen_record(source, options.step or None, options.batch_size, name, save, say)
     _show(record, console)
     written(record, options.output, console)
     if save is not None:
         files = len(record.of("state"))
-        console.print(Text(f"{files} captured views written to {save}: pairgrad certify FILE bounds their errors"), soft_wrap=True)
+        console.print(
+            Text(printable(f"{files} captured views written to {save}: pairgrad certify FILE bounds their errors")), soft_wrap=True
+        )
 
 
 def _show(record: Record, console: Console) -> None:

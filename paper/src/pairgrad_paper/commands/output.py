@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from pairgrad.ground import printable
 from pairgrad_paper.records import Records
 
 
@@ -21,4 +22,4 @@ def records_in(directory: Path | None) -> Records:
 
 def report(console: Console, paths: Sequence[Path]) -> None:
     """Say which files there are now."""
-    console.print(Text(f"Written to {paths[0].parent}: {', '.join(path.name for path in paths)}"))
+    console.print(Text(printable(f"Written to {paths[0].parent}: {', '.join(path.name for path in paths)}")))

@@ -13,13 +13,14 @@ from rich.text import Text
 
 from pairgrad.cli import silence
 from pairgrad.coherence import RunReport
+from pairgrad.ground import printable
 from pairgrad_paper.training import Observer
 
 
-def tell(console: Console, text: Text) -> None:
-    """Print. A log that cannot be written any more does not end a training."""
+def tell(console: Console, words: str, style: str = "") -> None:
+    """Print one line. A log that cannot be written any more does not end a training."""
     try:
-        console.print(text)
+        console.print(Text(printable(words), style=style))
     except OSError:
         silence(console)
 
@@ -52,7 +53,7 @@ class Silent(Observer):
         """Leave the terminal as it was found."""
 
     def said(self, message: str) -> None:
-        tell(self.console, Text(message))
+        tell(self.console, message)
 
 
 class Lines(Silent):
@@ -76,7 +77,7 @@ class Lines(Silent):
         words = [f"{self.title}epoch {epoch + 1}", *_measures(facts), f"{_clock(left)} left"]
         if self.coherence:
             words.append(self.coherence)
-        tell(self.console, Text("  ".join(words)))
+        tell(self.console, "  ".join(words))
 
     def looked(self, step: int, report: RunReport) -> None:
         self.coherence = reading(report)
@@ -115,7 +116,7 @@ class Bar(Silent):
 
     def epoch(self, epoch: int, facts: Mapping[str, object]) -> None:
         if _evaluated(facts):
-            tell(self.console, Text("  ".join([f"epoch {epoch + 1}", *_measures(facts)])))
+            tell(self.console, "  ".join([f"epoch {epoch + 1}", *_measures(facts)]))
 
     def looked(self, step: int, report: RunReport) -> None:
         self.coherence = reading(report)
@@ -128,7 +129,7 @@ class Bar(Silent):
             self.running = False
             self.bar.stop()
             if self.coherence:
-                tell(self.console, Text(f"last look of the coherence monitor: {self.coherence}"))
+                tell(self.console, f"last look of the coherence monitor: {self.coherence}")
 
 
 def shown_progress(console: Console, title: str = "") -> Bar | Lines:

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from pairgrad.cli import Console, prepare, progress
+from pairgrad.ground import printable
 from pairgrad_paper.records import write
 from pairgrad_paper.tables.complexity import ELEMENTS, REPEATS, measure
 from pairgrad_paper.tables.published import DIMENSIONS
@@ -20,4 +21,6 @@ def run(output: Path, elements: int | None = None, repeats: int | None = None) -
     with progress(console, "times", len(DIMENSIONS)) as tick:
         record = measure(tick, elements=elements or ELEMENTS, repeats=repeats or REPEATS)
     path = write(output, replace(record, name=output.stem))
-    console.print(Text(f"Written to {path}. To see it: pairgrad tables --only complexity --records {output.parent}"), soft_wrap=True)
+    console.print(
+        Text(printable(f"Written to {path}. To see it: pairgrad tables --only complexity --records {output.parent}")), soft_wrap=True
+    )

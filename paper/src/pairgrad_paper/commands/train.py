@@ -135,7 +135,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
     with ExitStack() as stack:
         directory = stack.enter_context(run_directory(path, arm, benchmark, device, process))
         trainer = make_trainer(arm, benchmark, device, process, request.workers)
-        tell(console, Text(f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}"))
+        tell(console, f"{arm.name}: {_sizes(trainer.network, benchmark)}; {trainer.steps} updates on {device}; writes to {path}")
         unused = request.sharing.without_effect() if process.world == 1 else None
         for sentence in (
             *filter(None, [unused]),
@@ -145,7 +145,7 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
             *filter(None, [directory.warning]),
             *_changes(directory, device),
         ):
-            tell(console, Text(f"note: {sentence}", style="dim"))
+            tell(console, f"note: {sentence}", style="dim")
         writer = _writer(path, stack) if request.tensorboard and process.first else None
         watcher = stack.enter_context(_observer(request, console, process))
         try:
@@ -155,7 +155,8 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
             kept = f"The batch and the state are in {error.kept}; the" if error.kept else "The"
             tell(
                 console,
-                Text(f"stopped: {error}. {kept} checkpoints before it are intact. A smaller --set optimizer.lr often helps", style="red"),
+                f"stopped: {error}. {kept} checkpoints before it are intact. A smaller --set optimizer.lr often helps",
+                style="red",
             )
             return NOT_FINITE
         except Elsewhere:
@@ -167,21 +168,21 @@ def _run_arm(arm: Arm, request: Request, benchmark: Benchmark, device: torch.dev
         except (CheckpointWriteError, RunLockLost, RunLogWriteError, SpaceError) as error:
             watcher.finish()
             process.say(f"stopped: {error}")
-            tell(console, Text(f"stopped: {error}", style="red"))
+            tell(console, f"stopped: {error}", style="red")
             return NO_SPACE
         except OSError as error:
             watcher.finish()
             process.say(f"stopped: {error}")
-            tell(console, Text(f"stopped: {error}. Older checkpoints are as they were; when that is fixed, {again}", style="red"))
+            tell(console, f"stopped: {error}. Older checkpoints are as they were; when that is fixed, {again}", style="red")
             return NO_SPACE
     return _ended(outcome, path, again, console)
 
 
 def _ended(outcome: Outcome, path: Path, again: str, console: Console) -> int:
     if outcome.ending == "finished":
-        tell(console, Text(f"finished after {outcome.step} updates: pairgrad evaluate {path}"))
+        tell(console, f"finished after {outcome.step} updates: pairgrad evaluate {path}")
         return 0
-    tell(console, Text(f"stopped after update {outcome.step} ({outcome.reason}), everything is in {path}: {again}"))
+    tell(console, f"stopped after update {outcome.step} ({outcome.reason}), everything is in {path}: {again}")
     return 0 if outcome.reason.startswith("--stop-at") else INTERRUPTED
 
 
@@ -251,7 +252,7 @@ def dry_run(request: Request, console: Console) -> int:
     try:
         benchmark = load_data(recipe, request.data_root, verify=request.verify)
     except DataError as error:
-        console.print(Text(f"would stop at once: {error}", style="red"))
+        console.print(Text(printable(f"would stop at once: {error}"), style="red"))
         return 2
     _show_data(console, benchmark, recipe)
     Batches(benchmark, recipe, arms[0].seed, device, process)  # whether the processes can share a batch
@@ -261,7 +262,7 @@ def dry_run(request: Request, console: Console) -> int:
     console.print(
         Text(
             f"{_sizes(trainer.network, benchmark)}; {trainer.recipe.epochs} epochs of {trainer.batches.per_epoch} updates on {device}\n"
-            f"checkpoints of {in_words(each)}, {request.options.keep} kept; {in_words(free_space(parent))} free in {parent}"
+            f"checkpoints of {in_words(each)}, {request.options.keep} kept; {in_words(free_space(parent))} free in {printable(str(parent))}"
         )
     )
     refused = False
@@ -271,7 +272,7 @@ def dry_run(request: Request, console: Console) -> int:
         differences = there.differences(arm.facts(benchmark, process)) if there is not None else ()
         good = would_go_on(differences, process)
         refused |= not good
-        console.print(Text(_would(path, there, () if good else differences), style="" if good else "red"))
+        console.print(Text(printable(_would(path, there, () if good else differences)), style="" if good else "red"))
     return 2 if refused else 0
 
 
@@ -290,9 +291,9 @@ def show_estimate(request: Request, console: Console) -> int:
             benchmark = load_data(recipe, request.data_root, verify=request.verify)
         except DataError as error:
             benchmark = stack.enter_context(noise(recipe.data.benchmark, recipe.data.imbalance))
-            console.print(Text(f"note: {error}"))
+            console.print(Text(printable(f"note: {error}")))
         for note in benchmark.notes:
-            console.print(Text(f"note: {note}"))
+            console.print(Text(printable(f"note: {note}")))
         total = least = 0.0
         for realization in request.realizations:
             found = estimate(Arm(recipe, realization, arms[0].seed), benchmark, device, processes, request.workers)
@@ -370,7 +371,7 @@ def _show_data(console: Console, benchmark: Benchmark, recipe: Recipe) -> None:
     console.print(table)
     console.print(Text(f"images per class: {', '.join(map(str, benchmark.class_counts))}"))
     for note in (*recipe.notes, *_rates(recipe), *benchmark.notes):
-        console.print(Text(f"note: {note}"))
+        console.print(Text(printable(f"note: {note}")))
 
 
 def seeds_of(given: Sequence[int] | None) -> tuple[int, ...]:

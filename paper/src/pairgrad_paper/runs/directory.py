@@ -92,9 +92,9 @@ class RunDirectory:
                 before = there["facts"].pop(BEFORE, [])
                 differences = tuple(_differences(there["facts"], given["facts"]))
                 if _differences(_without(may_change, there["facts"]), _without(may_change, given["facts"])):
-                    listed = "".join(f"\n  {line}" for line in differences)
+                    listed = "; ".join(differences)
                     raise RunMismatch(
-                        f"{folder} holds another run. What differs:{listed}\nGive another output directory, or the options of that run",
+                        f"{folder} holds another run. What differs: {listed}. Give another output directory, or the options of that run",
                         differences,
                     )
                 if differences:
@@ -195,9 +195,9 @@ class RunDirectory:
         """The checkpoint at `source`; a RunMismatch if it lies in the directory of another run."""
         run = Path(source).absolute().parent.parent
         if (run / RUN).exists() and (differences := self.differences(_without([BEFORE], _read(run)["facts"]))):
-            listed = "".join(f"\n  {line}" for line in differences)
+            listed = "; ".join(differences)
             raise RunMismatch(
-                f"{source} is of another run than {self.path}. What differs:{listed}\nChoose a checkpoint of this run", differences
+                f"{source} is of another run than {self.path}. What differs: {listed}. Choose a checkpoint of this run", differences
             )
         return load_checkpoint(source, device)
 

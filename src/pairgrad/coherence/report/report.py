@@ -280,7 +280,8 @@ class Report(SavedReport):
             parts.append(f"Not looked at: {'; '.join(self.left_out)}.")
         parts.append(self._method())
         first = "\n".join(textwrap.fill(line, 100, subsequent_indent="  ", break_long_words=False) for line in self.summary.splitlines())
-        return "\n\n".join([first, *(textwrap.fill(printable(part), 100) for part in parts), glossary(" ".join([self.summary, *parts]))])
+        filled = [first, *(textwrap.fill(printable(part), 100) for part in parts), glossary(" ".join([self.summary, *parts]))]
+        return printable("\n\n".join(filled), lines=True)  # lines begin elsewhere now
 
     def _method(self) -> str:
         rate = f"Under that noise model a coherent function is accused with a probability of at most {self.false_alarm_rate:g} per audit ({self.tests} tests)."

@@ -198,7 +198,8 @@ class RunReport(SavedReport):
             "Visited states are drawn evenly from all that the run met, so the share of bad ones among those looked at estimates that of all. "
             + METHOD
         )
-        return "\n\n".join([*(textwrap.fill(printable(part), 100) for part in parts), glossary(" ".join(parts))])
+        filled = [*(textwrap.fill(printable(part), 100) for part in parts), glossary(" ".join(parts))]
+        return printable("\n\n".join(filled), lines=True)  # lines begin elsewhere now
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, strings and lists, schema "pairgrad.run/2"; infinities and NaN as strings."""

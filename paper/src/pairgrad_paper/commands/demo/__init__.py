@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.text import Text
 
 from pairgrad.cli import Streams, prepare
-from pairgrad.ground import write_atomically
+from pairgrad.ground import printable, write_atomically
 from pairgrad_paper.commands.demo.chapters import CHAPTERS, Setting
 from pairgrad_paper.commands.demo.page import render
 from pairgrad_paper.commands.demo.telling import Teller, Told
@@ -32,7 +32,7 @@ def run(output: Path, epochs: int | None = None, show: bool = False) -> Path:
     seconds = time.monotonic() - started
     report = write_atomically(output / "report.html", render(told, seconds))
     console.print(Text(f"Done in {seconds:.0f} s. All of it on one page:", style="bold"))
-    console.print(Text(f"  {report.resolve()}"), soft_wrap=True)
+    console.print(Text(printable(f"  {report.resolve()}")), soft_wrap=True)
     console.print(Text("Next: pairgrad audit --help, pairgrad train, pairgrad report, pairgrad doctor."))
     if show:
         webbrowser.open(report.resolve().as_uri())
