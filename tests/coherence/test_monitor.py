@@ -1,6 +1,7 @@
 """The monitor of long runs."""
 
 import csv
+import os
 import time
 import warnings
 
@@ -358,3 +359,15 @@ def test_memory_does_not_grow_with_the_run():
 def test_bad_options(options, error, match):
     with pytest.raises(error, match=match):
         pg.CoherenceMonitor(**options)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to make the link of another user")
+def test_a_link_that_another_user_left_in_a_shared_directory_is_not_written_to(tmp_path):
+    shared, private = tmp_path / "shared", tmp_path / "private"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "looks.csv").symlink_to(private)
+    os.lchown(shared / "looks.csv", 12345, 12345)
+    with pytest.raises(PermissionError, match="is a symbolic link of another user"):
+        pg.CoherenceMonitor(csv=shared / "looks.csv")
+    assert not private.exists()

@@ -97,6 +97,13 @@ def test_the_umask_is_found_out_without_setting_it(tmp_path: Path, monkeypatch: 
     assert write_atomically(tmp_path / "x", "x").read_text() == "x"
 
 
+def test_a_private_file_stays_private(tmp_path: Path) -> None:
+    path = write_atomically(tmp_path / "x", "old")
+    path.chmod(0o600)
+    assert write_atomically(path, "new").read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")

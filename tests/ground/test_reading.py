@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from pairgrad.ground import npy_layout, open_zip, read_entry, read_json, read_safetensors, room
+from pairgrad.ground import npy_layout, open_zip, read_bytes, read_entry, read_json, read_safetensors, room
 
 
 def zipped(data: bytes, method: int = zipfile.ZIP_STORED) -> bytes:
@@ -63,6 +64,24 @@ def test_ordinary_json_is_read() -> None:
     assert np.isnan(read_json("[NaN]")[0])
     with pytest.raises(ValueError, match="NaN is not JSON"):
         read_json("[NaN]", strict=True)
+
+
+def test_only_plain_files_of_a_sensible_size_are_read(tmp_path: Path) -> None:
+    """A pipe would keep the reader waiting, a device has no end, and a sparse file takes no disk and much memory."""
+    (tmp_path / "small").write_bytes(b"12345")
+    assert read_bytes(tmp_path / "small") == read_bytes(tmp_path / "small", most=5) == b"12345"
+    with pytest.raises(ValueError, match="it has 5 bytes, and at most 4 are read"):
+        read_bytes(tmp_path / "small", most=4)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ValueError, match=f"it has {1 << 40} bytes, and at most "):
+        read_bytes(tmp_path / "sparse")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device", "."):
+        for reader in (read_bytes, read_safetensors):
+            with pytest.raises(ValueError, match="it is a directory, a pipe or a device, and only plain files are read"):
+                reader(tmp_path / name)
 
 
 def test_an_entry_takes_no_more_memory_than_it_may() -> None:

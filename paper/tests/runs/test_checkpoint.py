@@ -360,10 +360,14 @@ def test_what_may_not_be_read_is_not_taken_for_damage(tmp_path: Path, monkeypatc
     """Else a resumed run would go back to an older checkpoint for want of a permission."""
     save_checkpoint(tmp_path, 1, small_state())
 
-    def refused(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
+    opened = os.open
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    def refused(path: Any, *arguments: Any, **options: Any) -> int:
+        if str(path).endswith("state.json"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refused)
     with pytest.raises(RuntimeError, match=r"state\.json cannot be read \(Permission denied\): make it readable"):
         latest_checkpoint(tmp_path, unexpected)
 

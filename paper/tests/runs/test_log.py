@@ -186,3 +186,12 @@ def test_rewinding_is_atomic(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_missing_record_is_said_to_be_missing(path: Path) -> None:
     with pytest.raises(RunLogError, match=r"record\.jsonl cannot be read \(No such file or directory\)"):
         read_log(path)
+
+
+def test_a_record_that_is_a_pipe_is_refused_and_not_waited_for(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(RunLogError, match=r"record\.jsonl cannot be read \(it is a directory, a pipe or a device"):
+        read_log(path)
+    with pytest.raises(RunLogError, match="it is a directory, a pipe or a device"):
+        RunLog(path)

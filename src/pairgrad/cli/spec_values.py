@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from pairgrad.compat import read_tensors
 from pairgrad.ground._torch_private import pytree
-from pairgrad.ground.reading import read_json, read_safetensors
+from pairgrad.ground.reading import read_bytes, read_json, read_safetensors
 
 DTYPES = {
     name: getattr(torch, name)
@@ -147,7 +147,7 @@ def load(path: str, dtype: torch.dtype = torch.float64) -> Any:
             raise ValueError(f"{path} cannot be read: {error}") from None
     if kind == ".json":
         try:
-            content = read_json(Path(path).read_bytes())
+            content = read_json(read_bytes(path))
         except ValueError as error:
             raise ValueError(f"{path} is not a JSON file: {error}") from None
         try:

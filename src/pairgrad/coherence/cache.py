@@ -32,10 +32,10 @@ from pairgrad.coherence.report.report import Report
 from pairgrad.ground._torch_private import operator_functions
 from pairgrad.ground.devices import autocast_types, has_values
 from pairgrad.ground.files import write_atomically
-from pairgrad.ground.reading import read_json
+from pairgrad.ground.reading import read_bytes, read_json
 
 VARIABLE = "PAIRGRAD_AUDIT_CACHE"
-SCHEMA = "pairgrad.cache/1"
+SCHEMA = "pairgrad.cache/2"
 _OWN = [Path(__file__).parents[1] / part for part in ("coherence", "ground", "testing", "cli")]
 
 
@@ -72,9 +72,10 @@ class Cache:
             self._file = None
             return
         try:
-            entry = read_json(self._file.read_bytes())
+            entry = read_json(read_bytes(self._file))
             ran = {file: set(names) for file, names in entry["ran"].items()}
-            if entry["schema"] == SCHEMA and entry["source"] == _source(ran, lines=entry["lines"]):
+            whole = entry["schema"] == SCHEMA and entry["sha256"] == _digest(entry["report"])
+            if whole and entry["source"] == _source(ran, lines=entry["lines"]):
                 self.found = replace(Report.from_dict(entry["report"]), cached=True)
         except Exception:
             pass  # there is none, or it is damaged: it is made again
@@ -129,7 +130,8 @@ class Cache:
                 ran.setdefault(file, set()).update(_definition_at(file, code.co_firstlineno))
         lines = not report.passed  # which the report names
         entry = {"schema": SCHEMA, "ran": {file: sorted(names) for file, names in sorted(ran.items())}, "lines": lines}
-        text = json.dumps(entry | {"source": _source(ran, lines=lines), "report": report.to_dict()}, allow_nan=False)
+        content = json.loads(json.dumps(report.to_dict(), allow_nan=False))  # as it will be read
+        text = json.dumps(entry | {"source": _source(ran, lines=lines), "report": content, "sha256": _digest(content)})
         try:
             write_atomically(self._file, text)
         except OSError as error:

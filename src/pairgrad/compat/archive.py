@@ -12,13 +12,12 @@ import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
-from pairgrad.ground.reading import open_zip, read_entry, room
+from pairgrad.ground.reading import open_plain, open_zip, read_entry, room
 
 from .pickles import Construction, Persistent, Symbol, kind, read_pickle
 
@@ -155,7 +154,7 @@ class Archive:
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
     """The archive at `path`, closed at the end of the block. ValueError if the file is not in the zip format of torch.save."""
-    with Path(path).open("rb") as file:
+    with open_plain(path) as file:
         start = file.read(512)
         if start.startswith(_LEGACY_START):
             raise ValueError(f"it is in the format of torch.save before 1.6, which is a bare pickle: {_AGAIN}")

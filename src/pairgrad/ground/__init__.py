@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pairgrad.ground.balls import flint, working_precision
     from pairgrad.ground.certificate import Certificate, rounded_up
     from pairgrad.ground.checks import describe, integer_at_least, one_of
-    from pairgrad.ground.files import sync_directory, temporary_name, write_atomically
-    from pairgrad.ground.reading import npy_layout, open_zip, read_entry, read_json, read_safetensors, room
+    from pairgrad.ground.files import followed, sync_directory, temporary_name, write_atomically
+    from pairgrad.ground.reading import npy_layout, open_plain, open_zip, read_bytes, read_entry, read_json, read_safetensors, room
     from pairgrad.ground.text import printable
     from pairgrad.ground.timing import machine, machine_line, median_seconds, processor, threads
 
@@ -29,15 +29,18 @@ __all__ = [
     "TorchArithmetic",
     "describe",
     "flint",
+    "followed",
     "integer_at_least",
     "machine",
     "machine_line",
     "median_seconds",
     "npy_layout",
     "one_of",
+    "open_plain",
     "open_zip",
     "printable",
     "processor",
+    "read_bytes",
     "read_entry",
     "read_json",
     "read_safetensors",
@@ -55,8 +58,8 @@ _NAMES = {
     "balls": ("flint", "working_precision"),
     "certificate": ("Certificate", "rounded_up"),
     "checks": ("describe", "integer_at_least", "one_of"),
-    "files": ("sync_directory", "temporary_name", "write_atomically"),
-    "reading": ("npy_layout", "open_zip", "read_entry", "read_json", "read_safetensors", "room"),
+    "files": ("followed", "sync_directory", "temporary_name", "write_atomically"),
+    "reading": ("npy_layout", "open_plain", "open_zip", "read_bytes", "read_entry", "read_json", "read_safetensors", "room"),
     "text": ("printable",),
     "timing": ("machine", "machine_line", "median_seconds", "processor", "threads"),
 }

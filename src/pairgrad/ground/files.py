@@ -26,7 +26,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
     """
     given = Path(path)
     data = content.encode() if isinstance(content, str) else content
-    target = _followed(given)
+    target = followed(given)
     if given.exists() and not given.is_file() and not given.is_dir():
         given.write_bytes(data)
         return given
@@ -36,6 +36,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
         # The system takes from the mode what the umask forbids. To ask for the umask is to set it, for every thread of the process.
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         try:
+            if target.exists() and hasattr(os, "fchmod"):
+                os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))  # a private file stays private
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
@@ -73,8 +75,12 @@ def sync_directory(path: str | os.PathLike[str]) -> None:
         os.close(handle)
 
 
-def _followed(path: Path) -> Path:
-    """Where `path` leads if it is a symbolic link, link by link; Linux has the same rule for opening (fs.protected_symlinks), not for renaming."""
+def followed(path: Path) -> Path:
+    """Where `path` leads if it is a symbolic link, link by link; Linux can have the same rule for opening (fs.protected_symlinks), not for renaming.
+
+    Raises:
+        PermissionError: a link that another user left in a shared directory.
+    """
     for _ in range(_LINKS):
         if not path.is_symlink():
             return path

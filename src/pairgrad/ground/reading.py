@@ -10,8 +10,8 @@ import io
 import json
 import math
 import os
+import stat
 import zipfile
-from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -23,6 +23,7 @@ OPERATIONS = 500_000  # of a pickle; a file of CIFAR-10 has 30,000
 DIGITS = 300  # of an integer: it still is a float
 BITS = 1 << 15  # of an integer in a pickle
 DEEPEST = 64  # containers inside one another in JSON
+LARGEST = 1 << 28  # bytes of a file that is read whole
 _CONTAINERS, _VALUES = 1_000_000, 5_000_000  # of a JSON text
 _TABLE = 1 << 24  # bytes of the table of contents of a zip archive or a safetensors file
 _ROOM = 1 << 26  # bytes that any file may take in memory
@@ -35,6 +36,33 @@ _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 def room(size: int, *, repeated: bool = False) -> int:
     """The bytes that the content of a file of `size` bytes may take in memory."""
     return _ROOM + (_REPEATED if repeated else _INFLATED) * size
+
+
+def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+    """A plain file, open for reading; a pipe could keep the reader waiting, and a device has no end.
+
+    Raises:
+        OSError: the file cannot be opened.
+        ValueError: it is not a plain file.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is a directory, a pipe or a device, and only plain files are read")
+    return os.fdopen(handle, "rb")
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
+    """The content of a plain file of at most `most` bytes.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is larger, or not a plain file.
+    """
+    with open_plain(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            raise ValueError(f"it has {size} bytes, and at most {most} are read")
+        return file.read(most + 1)
 
 
 def read_json(text: str | bytes, *, strict: bool = False, deepest: int = DEEPEST) -> Any:
@@ -156,7 +184,7 @@ def read_safetensors(source: str | os.PathLike[str] | bytes) -> tuple[dict[str, 
         import safetensors.torch
     except ImportError as error:
         raise ImportError("safetensors files need the package safetensors: pip install 'pairgrad[cli]'") from error
-    with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as file:
+    with io.BytesIO(source) if isinstance(source, bytes) else open_plain(source) as file:
         length = int.from_bytes(file.read(8), "little")
     if length > _TABLE:
         raise ValueError(f"its header has {length} bytes, and at most {_TABLE} are read")

@@ -93,7 +93,7 @@ def test_a_file_that_asks_for_much_is_a_mistake_and_no_fault_of_the_function(her
     (here / name).write_text(content)
     code, _, err = quick("losses:good", "--inputs", f"@{name}")
     assert code == 2
-    assert f"pairgrad audit: {name} " in err
+    assert f"pairgrad audit: --inputs: {name} " in err
     assert "losses:good raised" not in err
     assert "bug in pairgrad" not in err
 

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pairgrad.ground import read_bytes
+
 VARIABLE = "PAIRGRAD_DATA"
 
 
@@ -69,9 +71,9 @@ class DataRoot:
     def read(self, path: Path, origin: str) -> bytes:
         """The bytes of a file, whose fact is kept; a DataError that names `origin`, the place to get it, if that fails."""
         try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise DataError(f"{path} cannot be read ({error.strerror or error}): {origin}") from error
+            data = read_bytes(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {origin}") from error
         self._keep(path, len(data), hashlib.md5(data, usedforsecurity=False).hexdigest())
         return data
 

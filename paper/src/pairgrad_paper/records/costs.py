@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pairgrad.ground import read_json
+from pairgrad.ground import read_bytes, read_json
 from pairgrad_paper.records.files import Line, Record, RecordError, to_lines, written_by
 from pairgrad_paper.records.origin import origin
 
@@ -37,7 +37,7 @@ def records_of_costs(path: str | os.PathLike[str]) -> list[Record]:
     """
     path = Path(path)
     try:
-        content = read_json(path.read_bytes())
+        content = read_json(read_bytes(path))
     except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read as a record of costs ({error})") from error
     match content:

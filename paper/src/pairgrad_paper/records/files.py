@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairgrad.ground import read_json, write_atomically
+from pairgrad.ground import read_bytes, read_json, write_atomically
 from pairgrad_paper.records.origin import portable
 
 FORMAT = 1
@@ -71,8 +71,8 @@ def read(path: str | os.PathLike[str]) -> Record:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bytes(path).decode()
+    except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read as a record ({error})") from error
     lines = [_line(path, number, content) for number, content in enumerate(text.splitlines(), 1) if content.strip()]
     match lines[0] if lines else None:

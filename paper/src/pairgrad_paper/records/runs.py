@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pairgrad.ground import read_json
+from pairgrad.ground import read_bytes, read_json
 from pairgrad_paper.records.files import Line, Record, RecordError, written_by
 from pairgrad_paper.records.origin import origin, portable
 from pairgrad_paper.runs import RunDirectory
@@ -71,7 +71,7 @@ def _evaluation_files(folder: Path) -> list[Path]:
 
 def _evaluation(path: Path) -> Event:
     try:
-        content = read_json(path.read_bytes())
+        content = read_json(read_bytes(path))
     except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read ({error}): evaluate the run again") from error
     match content:

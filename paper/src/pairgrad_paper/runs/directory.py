@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import torch
 
-from pairgrad.ground import integer_at_least, read_json, sync_directory, write_atomically
+from pairgrad.ground import integer_at_least, read_bytes, read_json, sync_directory, write_atomically
 from pairgrad_paper.runs.checkpoint import Checkpoint, latest_checkpoint, load_checkpoint, remove_leftovers, save_checkpoint
 from pairgrad_paper.runs.errors import CheckpointError, CheckpointWriteError, RunError, RunLockLost, RunMismatch
 from pairgrad_paper.runs.listing import checkpoints, step_of
@@ -292,7 +292,7 @@ def _refuse_foreign(folder: Path) -> None:
 def _read(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     try:
-        content = read_json(path.read_bytes())
+        content = read_json(read_bytes(path))
         if content["format"] != FORMAT:
             raise RunError(
                 f"{path} has format {content['format']!r}, this version reads {FORMAT}: use the version of pairgrad that wrote it"

@@ -11,8 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pairgrad.ground import integer_at_least, read_json, sync_directory, write_atomically
+from pairgrad.ground import followed, integer_at_least, read_bytes, read_json, sync_directory, write_atomically
 from pairgrad_paper.runs.errors import RunLogError, RunLogWriteError
+
+LARGEST = 1 << 30  # bytes of a record: a million updates have a third of that
 
 IMPORTANT = frozenset({"epoch", "checkpoint", "resume", "stop", "evaluation"})  # kinds that are on the disk when `write` returns
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -36,12 +38,15 @@ class RunLog:
         self.path = Path(path)
         self._handle = -1
         try:
-            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            os.ftruncate(self._handle, self.path.read_bytes().rfind(b"\n") + 1)
+            self._handle = os.open(followed(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            os.ftruncate(self._handle, read_bytes(self.path, LARGEST).rfind(b"\n") + 1)
             sync_directory(self.path.parent)
         except OSError as error:
             self.close()
             raise RunLogError(f"{self.path} cannot be opened for writing ({error.strerror}): make it writable") from error
+        except ValueError as error:
+            self.close()
+            raise RunLogError(f"{self.path} cannot be read ({error}): is this the record of a run?") from error
 
     def write(self, kind: str, step: int, **facts: Any) -> None:
         """Append `{"kind": kind, "step": step, **facts}`.
@@ -145,9 +150,11 @@ def rewind(path: str | os.PathLike[str], step: int) -> int:
 def _lines(path: Path) -> tuple[list[bytes], bytes]:
     """The complete lines, and what follows the last of them."""
     try:
-        *lines, rest = path.read_bytes().split(b"\n")
+        *lines, rest = read_bytes(path, LARGEST).split(b"\n")
     except OSError as error:
         raise RunLogError(f"{path} cannot be read ({error.strerror}): is this the directory of a run?") from error
+    except ValueError as error:
+        raise RunLogError(f"{path} cannot be read ({error}): is this the record of a run?") from error
     return lines, rest
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import safetensors
 import torch
 
-from pairgrad.ground import read_json, read_safetensors
+from pairgrad.ground import read_bytes, read_json, read_safetensors
 from pairgrad_paper.runs.errors import CheckpointError, RunError
 
 FORMAT = 2
@@ -66,7 +66,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / JSON
     _size(path)
     try:
-        document = read_json(path.read_bytes(), strict=True, deepest=_DEEPEST)
+        document = read_json(read_bytes(path), strict=True, deepest=_DEEPEST)
         written, content = document["format"], document["content"]
         if written not in _READ:
             raise CheckpointError(

@@ -15,6 +15,7 @@ from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.report.run import NodeReport, RunReport
 from pairgrad.coherence.training.record import STATEFUL, Recording
 from pairgrad.ground.checks import describe, integer_at_least, one_of, real_number
+from pairgrad.ground.files import followed
 from pairgrad.ground.text import printable
 
 REACTIONS = ("warn", "raise", "ignore")
@@ -205,7 +206,7 @@ class CoherenceMonitor:
         rows = [{"step": step, **entries, "seconds": report.seconds} for entries in cells]
         self.rows = [*self.rows, *rows][-REMEMBERED:]
         if self._csv is not None and rows:
-            with self._csv.open("a", newline="") as file:
+            with followed(self._csv).open("a", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerows({name: _written(name, value) for name, value in row.items()} for row in rows)
         scalars = scalars_of(report)
         if self._writer is not None:
@@ -252,6 +253,7 @@ def _written(column: str, value: Any) -> Any:
 def _begin(path: Path) -> None:
     """Writes the head of the file, or finds it there: a run that is taken up again goes on in the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path = followed(path)
     head = ",".join(COLUMNS)
     if path.exists() and path.stat().st_size:
         with path.open(newline="", errors="replace") as file:
