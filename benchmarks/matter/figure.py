@@ -104,4 +104,5 @@ def _costs(axes: Any, results: Results) -> None:
     axes.set_xlabel("held-out nats per sample lost beside paired (95 % interval over seeds)")
     axes.set_title("What it costs", loc="left", pad=14)
     axes.set_xlim(right=3000)
+    axes.set_xticks([-1, -0.1, 0, 0.1, 1, 10, 100], ["−1", "−0.1", "0", "0.1", "1", "10", "100"])
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=4)
