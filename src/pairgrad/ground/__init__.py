@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pairgrad.ground.balls import flint, working_precision
     from pairgrad.ground.certificate import Certificate, rounded_up
     from pairgrad.ground.checks import describe, integer_at_least, one_of
+    from pairgrad.ground.devices import widest
     from pairgrad.ground.files import followed, sync_directory, temporary_name, write_atomically
     from pairgrad.ground.reading import npy_layout, open_plain, open_zip, read_bytes, read_entry, read_json, read_safetensors, room
     from pairgrad.ground.text import printable
@@ -49,6 +50,7 @@ __all__ = [
     "sync_directory",
     "temporary_name",
     "threads",
+    "widest",
     "working_precision",
     "write_atomically",
 ]
@@ -58,6 +60,7 @@ _NAMES = {
     "balls": ("flint", "working_precision"),
     "certificate": ("Certificate", "rounded_up"),
     "checks": ("describe", "integer_at_least", "one_of"),
+    "devices": ("widest",),
     "files": ("followed", "sync_directory", "temporary_name", "write_atomically"),
     "reading": ("npy_layout", "open_plain", "open_zip", "read_bytes", "read_entry", "read_json", "read_safetensors", "room"),
     "text": ("printable",),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pairgrad.ground.devices import kind
+from pairgrad.ground import widest
 from pairgrad_paper.augment.host import on
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -28,7 +28,7 @@ def warp(images: torch.Tensor, matrices: Sequence[Matrix], interpolation: str, f
         fill: one grey level for each channel.
     """
     _, channels, height, width = images.shape
-    place = images.device if kind(images.device).float64 else torch.device("cpu")
+    place = images.device if widest(images.device) is torch.float64 else torch.device("cpu")
     maps = torch.tensor([_as_pillow(matrix, interpolation) for matrix in matrices], dtype=torch.float64)
     a, b, c, d, e, f = on(place, maps).view(-1, 6, 1, 1).unbind(1)
     u = torch.arange(width, device=place, dtype=torch.float64) + 0.5
