@@ -213,8 +213,8 @@ def _harmless(found: Results) -> str:
                 [("nats lost", "nats", 1, 6), ("accuracy, %", "accuracy", 1, 2), ("calibration error, %", "calibration", 1, 2)],
             ),
             _prose("""
-                The paper's systems are of this kind. [The study on CIFAR-10-LT](evidence/study.md) trains PATT with each realization and says how far
-                accuracy and detection differ, seed by seed. Also harmless here: any pair in the range where its value
+                The paper's systems are of this kind. [The study on CIFAR-10-LT](evidence/study.md) trains PATT with each realization and three seeds:
+                differences of accuracy and detection are within those of seeds. Also harmless here: any pair in the range where its value
                 is right to rounding, as above with the classifier and with words.
             """),
         ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,29 +78,41 @@ def test_what_is_equal(records: Records) -> None:
 
 
 def test_minutes_and_accuracies(records: Records) -> None:
-    runs: dict[Any, Record] = {
-        (record.facts["recipe"]["name"].split("-")[0], record.facts["realization"]): record for record in records.of("run", lambda _: True)
-    }
-    arms = [runs["patt", name] for name in ("original", "consistent", "arfr")]
+    runs = records.of("run", lambda _: True)
+    (proco,) = (record for record in runs if record.facts["recipe"]["name"].startswith("proco"))
+    patt = [record for record in runs if record is not proco]
 
     def minutes(record: Record) -> str:
         return f"{record.one('end')['minutes']:.0f}"
 
-    one, two, three = map(minutes, arms)
+    lowest, highest = (minutes(pick(patt, key=lambda record: record.one("end")["minutes"])) for pick in (min, max))
     first, second = map(minutes, forks(records))
-    said(
-        STUDY,
-        f"The arms took {one}, {two} and {three} minutes, the forks {first} and {second}, ProCo {minutes(runs['proco', 'original'])},",
-    )
-    a, b, c = (100 * next(line["test_accuracy"] for line in reversed(record.of("epoch")) if "test_accuracy" in line) for record in arms)
-    said(STUDY, f"{a:.2f}, {b:.2f} and {c:.2f} %")
+    said(STUDY, f"A run of PATT took {lowest} to {highest} minutes, the forks {first} and {second}, ProCo {minutes(proco)},")
+    arms = {record.facts["realization"] for record in patt}
+    seeds = sorted({record.facts["seed"] for record in patt})
+    assert len(patt) == len(arms) * len(seeds)
+    said(STUDY, f"four arms with {('no', 'one', 'two', 'three')[len(seeds)]} seeds", " ".join(f"--seed {seed}" for seed in seeds))
+    accuracies = {
+        (record.facts["realization"], record.facts["seed"]): 100
+        * next(line["test_accuracy"] for line in reversed(record.of("epoch")) if "test_accuracy" in line)
+        for record in patt
+    }
+    means = [sum(accuracies[name, seed] for seed in seeds) / len(seeds) for name in ("original", "consistent", "arfr")]
+    said(STUDY, "reach {:.1f}, {:.1f} and {:.1f} %".format(*means))
+    same = all(accuracies["arfr", seed] == accuracies["paired", seed] for seed in seeds)
+    assert same
+    said(STUDY, "`paired` ends with the numbers of `arfr` in every digit")
 
 
 def test_commands_are_those_of_the_records(records: Records) -> None:
-    """Without where they wrote to, and whether they showed progress."""
+    """Without where they wrote to, whether they showed progress, and which of several arms and seeds they were for."""
     folded = " ".join(STUDY.replace("\\\n", " ").split())
     for record in records.of("run", lambda _: True):
-        words = record.environment["command"].replace("--output runs ", "").replace(" --quiet", "").replace("--checkpoint-every 1 ", "")
-        assert words in folded, words
+        words = record.environment["command"]
+        for one in (r"--output runs ", r" --output runs$", r" --quiet", r"--checkpoint-every 1 "):
+            words = re.sub(one, "", words)
+        *_, options = re.split(r"--seed \d+ " if "--seed" in words else r"--realization \w+ ", words)
+        assert options in folded, options
+        assert f"pairgrad train {record.facts['recipe']['name']} --realization original" in folded
         assert "evaluation" in {line["kind"] for line in record.lines}
         said(folded, f"pairgrad evaluate runs/{record.facts['recipe']['name']}-")

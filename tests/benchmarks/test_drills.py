@@ -22,7 +22,10 @@ from paper.tests.commands.several import ENVIRONMENT
 import pairgrad as pg
 from pairgrad.ground import write_atomically
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc"),
+    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),  # of JAX, where another test has imported it; the child does not use it
+]
 
 
 def wrong(drill: Drill, folder: Path) -> list[str]:

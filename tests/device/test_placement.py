@@ -34,6 +34,7 @@ MAY_SYNCHRONISE = {
     "VonMisesFisher fit sra": "likewise",
     "VonMisesFisher fit unbiased": "likewise",
     "ood.FeatureCalibration": "a fit, likewise",
+    "ClassBank moved, copied, saved and loaded": "a state whose scores would not be finite is refused where it is loaded",
     "ClassBank to the host": "the copy that is asked for",
     "DistributedClassBank compared": "replicas are compared by checksums, which travel as numbers",
     "certify": "bounds leave as Python numbers, and branches of their proof depend on values",
