@@ -52,7 +52,7 @@ class Data:
 
 @lru_cache(maxsize=1)
 def simulated(dim: int, seed: int, train: int = TRAIN, test: int = TEST) -> Data:
-    """Mean directions are those of a affine map of the inputs, and the logarithm of the concentration is linear: the network can learn the truth."""
+    """Mean directions are those of an affine map of the inputs, and the logarithm of the concentration is linear: the network can learn the truth."""
     torch.manual_seed(1000 + seed)
     inputs = torch.randn(train + test, INPUTS)
     centre = 3 * math.sqrt(dim) * F.normalize(torch.randn(dim), dim=0)  # away from 0, where a direction would turn too fast to be learned
