@@ -165,7 +165,8 @@ def test_wrong_results_and_errors_are_listed() -> None:
 def test_a_row_is_the_same_from_its_record() -> None:
     row = measure(Place(LOG_PROB, "float32", 3, 1, True), QUICK)
     assert rows_of(json.loads(json.dumps(record(ROWS)))) == ROWS
-    assert report.line(rows_of(record([row]))[0]) == report.line(row)
+    kept = rows_of(record([row]))  # of times a record has four digits, and a line three
+    assert report.line(rows_of(record(kept))[0]) == report.line(kept[0])
 
 
 def test_the_command_writes_a_page_and_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
