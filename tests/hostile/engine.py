@@ -152,8 +152,8 @@ def flat(result: Any) -> list[Any]:
     return []
 
 
-def same(a: list[Any], b: list[Any], exact: bool = True) -> bool:
-    """Equal bits; otherwise to the rounding of half precision, that of the narrowest dtype."""
+def same(a: list[Any], b: list[Any], exact: bool = True, within: float = 2e-2) -> bool:
+    """Equal bits; otherwise `within` a difference, by default the rounding of half precision, that of the narrowest dtype."""
     if len(a) != len(b):
         return False
     for x, y in zip(a, b, strict=True):
@@ -163,12 +163,12 @@ def same(a: list[Any], b: list[Any], exact: bool = True) -> bool:
             if x.device.type == "meta" or y.device.type == "meta":
                 continue
             close = torch.equal(x, y) or torch.allclose(
-                x.double(), y.double(), rtol=0 if exact else 2e-2, atol=0 if exact else 2e-2, equal_nan=True
+                x.double(), y.double(), rtol=0 if exact else within, atol=0 if exact else within, equal_nan=True
             )
             if not close:
                 return False
         elif isinstance(x, float) and isinstance(y, float):
-            if not (x == y or (math.isnan(x) and math.isnan(y)) or (not exact and math.isclose(x, y, rel_tol=2e-2, abs_tol=2e-2))):
+            if not (x == y or (math.isnan(x) and math.isnan(y)) or (not exact and math.isclose(x, y, rel_tol=within, abs_tol=within))):
                 return False
         elif type(x) is not type(y) or x != y:
             return False
@@ -204,7 +204,8 @@ def complaint(entry: Entry, replaced: Mapping[str, Hostile], outcome: Outcome, p
             return f"took {names} though the plain value is refused: {plain.error}"
         assert plain.result is not None
         assert outcome.result is not None
-        if not same(outcome.result, plain.result, exact=exact):
+        within = 1e-5 if all(h.exact for h in replaced.values()) else 2e-2  # float32 in another order, or half precision
+        if not same(outcome.result, plain.result, exact=exact, within=within):
             return f"{names} gives {_short(outcome.result)}, the plain value {_short(plain.result)}"
     assert outcome.result is not None
     if not entry.nonfinite and not finite(outcome.result, infinite=any(h.huge for h in replaced.values())):
