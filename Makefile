@@ -23,7 +23,7 @@ PEERS_STAMP := $(VENV)/.bench-peers-done
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all lint format coverage mutation mutation-sample looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers matter drills digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
+.PHONY: help setup demo test test-all lint format coverage mutation mutation-sample looks package bench bench-learning bench-distributions bench-mixture bench-distributed bench-peers matter drills census digits examples sharpness accuracy audit-pages evidence equations command-line report docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ matter: $(SETUP_STAMP)  ## learn concentrations with right and wrong backwards, 
 
 drills: $(SETUP_STAMP)  ## kill runs, fill disks, mutate files and fuzz numbers, in at most an hour, and write docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.drills $(ARGS)
+
+census: $(SETUP_STAMP)  ## audit the custom backwards of public packages, each group in an environment of its own, and write docs/census.md; takes hours, and resumes
+	$(BIN)/python -m census $(ARGS)
 
 digits: $(SETUP_STAMP)  ## train the paper's three arms with three seeds on digits-lt, and evaluate them
 	$(BIN)/pairgrad train digits-lt --realization original --realization consistent --realization arfr --seed 0 --seed 1 --seed 2 --output build/digits
