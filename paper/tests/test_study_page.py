@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ def records() -> Records:
     return Records(None)
 
 
-def forks(records: Records) -> list[Record]:
-    """From the random start and from the trained one."""
-    found = {record.facts["start"]: record for record in records.of("fork", lambda _: True)}
-    return [found["random"], found["trained"]]
+def forks(records: Records) -> list[list[Record]]:
+    """From the random start and from the trained one, in the order of the seeds."""
+    found = sorted(records.of("fork", lambda _: True), key=lambda record: record.facts["seed"])
+    return [[record for record in found if record.facts["start"] == start] for start in ("random", "trained")]
 
 
 def pairs(record: Record) -> dict[int, tuple[float, float]]:
@@ -38,41 +39,51 @@ def said(text: str, *words: str) -> None:
         assert each in text, f"{each!r} is not said"
 
 
-def exponent(value: float) -> str:
-    return f"{value:.1e}".replace("e-0", "e-")
+def listed(values: list[float]) -> str:
+    *first, last = (f"{value:.0f}" for value in values)
+    return f"{', '.join(first)} and {last}"
+
+
+def span(values: list[float]) -> str:
+    return f"{min(values):.1f} to {max(values):.1f}"
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
 def test_distances_of_forks(records: Records) -> None:
-    both = [pairs(record) for record in forks(records)]
-    first = [own / control for own, control in (each[1] for each in both)]
-    said(STUDY, *(f"{ratio:.0f} times" for ratio in first))
-    said(README, f"{first[0]:.0f} times further apart after the first update")
-    for each in both:
-        own, control = each[1]
-        said(
-            STUDY,
-            f"({exponent(own)} of the parameters against {exponent(control)})"
-            if each is both[0]
-            else f"({exponent(own)} against {exponent(control)})",
-        )
-    ten, twenty = ([each[step][0] / each[step][1] for each in both] for step in (10, 20))
-    said(STUDY, f"it is {ten[0]:.1f} and {ten[1]:.1f} times, after twenty {twenty[0]:.1f} and {twenty[1]:.1f}")
-    (a, b), (c, d) = (each[1000] for each in both)
-    said(STUDY, f"{a:.3f} against {b:.3f} of the parameters from the random start, {c:.3f} against {d:.3f} from the trained one")
-    assert all(own / control < 2 for each in both for step, (own, control) in each.items() if step >= 20)
+    both = [[pairs(record) for record in group] for group in forks(records)]
+    first, later = ([each[1][0] / each[1][1] for each in group] for group in both)
+    said(STUDY, f"{listed(first)} times further apart from the random start", f"{listed(later)} times from the trained one")
+    said(" ".join(README.split()), f"{min(first):.0f} to {max(first):.0f} times further apart after the first update")
+    ten, twenty = ([[each[step][0] / each[step][1] for each in group] for group in both] for step in (10, 20))
+    said(STUDY, f"it is {span(ten[0])} and {span(ten[1])} times, after twenty {span(twenty[0])} and {span(twenty[1])}")
+    (a, b), (c, d) = ([[each[1000][k] for each in group] for k in (0, 1)] for group in both)
+    said(
+        " ".join(STUDY.split()),
+        f"{spread(a)} against {spread(b)} of the parameters from the random start, {spread(c)} against {spread(d)} from the",
+    )
+    assert all(own / control < 2 for group in both for each in group for step, (own, control) in each.items() if step >= 20)
 
 
 def test_what_is_equal(records: Records) -> None:
     both = forks(records)
-    probes = [line for record in both for line in record.of("probe")]
+    assert [len(group) for group in both] == [3, 3]
+    probes = [line for group in both for record in group for line in record.of("probe")]
     assert all(line["scores_equal"] and line["loss_equal"] for line in probes)
-    said(STUDY, f"at all {len(probes)} probes")
-    said(README, f"at {len(both[0].of('probe'))} of {len(both[0].of('probe'))} probes")
-    same = [[line for line in record.of("control") if line["between"] == ["arfr", "paired"]] for record in both]
+    said(
+        STUDY,
+        f"at all {len(probes)} probes of three seeds",
+        f"leaves at most {max(line['feature_residual'] for line in probes):.1e}".replace("e-0", "e-"),
+    )
+    said(" ".join(README.split()), f"at all {len(probes)} probes of three seeds")
+    same = [[line for line in record.of("control") if line["between"] == ["arfr", "paired"]] for group in both for record in group]
     assert not any(line["parameter"] or line["feature"] for lines in same for line in lines)
     said(STUDY, *(f"{len(lines)} times in {lines[-1]['step']} updates" for lines in same))
-    assert max(line["feature_residual"] for line in probes) < 1e-6
-    assert min(line["parameter_residual"] for line in probes) > 2e-4
+    assert min(line["parameter_residual"] for line in probes) > 1e-4
+    parameters = [line["parameter_gap"] for line in probes]
+    said(STUDY, f"Its gap is between {min(parameters):.1e} and {max(parameters):.1e}".replace("e-0", "e-"))
     gaps = [line["feature_gap"] for line in probes]
     assert f"{min(gaps):.2e}" == f"{max(gaps):.2e}" == "2.56e-03"
 
@@ -86,8 +97,7 @@ def test_minutes_and_accuracies(records: Records) -> None:
         return f"{record.one('end')['minutes']:.0f}"
 
     lowest, highest = (minutes(pick(patt, key=lambda record: record.one("end")["minutes"])) for pick in (min, max))
-    first, second = map(minutes, forks(records))
-    said(STUDY, f"A run of PATT took {lowest} to {highest} minutes, the forks {first} and {second}, ProCo {minutes(proco)},")
+    said(STUDY, f"A run of PATT took {lowest} to {highest} minutes, ProCo {minutes(proco)},")
     arms = {record.facts["realization"] for record in patt}
     seeds = sorted({record.facts["seed"] for record in patt})
     assert len(patt) == len(arms) * len(seeds)
