@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from census.environments import lock
@@ -22,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         "--lock", metavar="GROUP", help="install the packages of a group and write locks/GROUP.txt; further requirements as `packages`"
     )
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the worker is ended too
     if options.lock:
         print(lock(options.lock, options.packages))
         return 0

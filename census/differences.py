@@ -52,8 +52,9 @@ def walk(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """The same tree with its tensors changed."""
     if isinstance(tree, torch.Tensor):
         return change(tree)
-    if type(tree) in (tuple, list):
-        return type(tree)(walk(part, change) for part in tree)
+    if isinstance(tree, (tuple, list)):
+        made = [walk(part, change) for part in tree]
+        return made if isinstance(tree, list) else tuple(made)
     return {k: walk(v, change) for k, v in tree.items()} if isinstance(tree, dict) else tree
 
 
@@ -85,6 +86,7 @@ def compare(fn: Callable[..., Any], inputs: Any, seed: int = 1) -> dict[str, Any
             made = call(*(t.detach() + shift * v for t, v in zip(call.tensors, direction, strict=True)))
         return math.fsum(_dot(o, u) for o, u in zip(made, cotangents, strict=True))
 
+    eps = max(torch.finfo(t.dtype).eps for t in (*call.tensors, *made))
     worst: dict[str, Any] = {}
     numbers = list(range(len(call.tensors)))
     groups = [[i] for i in numbers] if len(numbers) <= 4 else [numbers]
@@ -93,7 +95,7 @@ def compare(fn: Callable[..., Any], inputs: Any, seed: int = 1) -> dict[str, Any
             direction = [drawn(t) * _size(t) if i in group else torch.zeros_like(t) for i, t in enumerate(call.tensors)]
             supplied = math.fsum(_dot(g, v) for g, v in zip(gradients, direction, strict=True))
             typical = math.sqrt(math.fsum(_dot(g.square(), v.square()) for g, v in zip(gradients, direction, strict=True)))
-            true, error = _extrapolated(lambda h, direction=direction: value(h, direction))
+            true, error = _extrapolated(lambda h, direction=direction: value(h, direction), eps)
             scale = max(typical, abs(true), 1e-300)
             row = {"supplied": supplied, "true": true, "error": error, "relative": abs(supplied - true) / scale, "resolved": error / scale}
             if not worst or _rank(row) > _rank(worst):
@@ -116,8 +118,8 @@ def _rank(row: dict[str, Any]) -> tuple[bool, float]:
     return (math.isfinite(off) and off > 10 * row["resolved"], off if math.isfinite(off) else -1.0)
 
 
-def _extrapolated(value: Callable[[float], float]) -> tuple[float, float]:
-    """The derivative at 0, and its error by the neighbours in the tableau, not below rounding."""
+def _extrapolated(value: Callable[[float], float], eps: float) -> tuple[float, float]:
+    """The derivative at 0, and its error by the neighbours in the tableau, not below the rounding of the values."""
     best, error = math.nan, math.inf
     previous: list[float] = []
     for k in range(STEPS + 8):
@@ -127,7 +129,7 @@ def _extrapolated(value: Callable[[float], float]) -> tuple[float, float]:
         for j, above in enumerate(previous):
             row.append(row[j] + (row[j] - above) / (4.0 ** (j + 1) - 1))
         for j in range(1, len(row)):
-            off = max(abs(row[j] - row[j - 1]), abs(row[j] - previous[j - 1])) + 2.0**-52 * (abs(high) + abs(low)) / h
+            off = max(abs(row[j] - row[j - 1]), abs(row[j] - previous[j - 1])) + eps * (abs(high) + abs(low)) / h
             if off < error:
                 best, error = row[j], off
         previous = row

@@ -43,7 +43,7 @@ def defined(module: str) -> list[Defined]:
         files = [f for root in roots for f in sorted(root.rglob("*.py")) if not SKIPPED & set(f.relative_to(root).parts[:-1])]
     else:
         roots, files = [Path(spec.origin or "")], [Path(spec.origin or "")]
-    parent = roots[0].parent
+    parent = roots[0].parents[module.count(".")]
     found: list[tuple[str, str, ast.AST]] = []
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")

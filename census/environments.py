@@ -51,11 +51,10 @@ def lock(group: str, extra: list[str]) -> Path:
 
 
 def _plain(line: str) -> str:
-    """A requirement without the file it was installed from."""
-    name, found, file = line.replace("%2B", "+").partition("+cpu")[0].partition(" @ ")
-    if not found:
-        return line
-    return f"{name}=={file.rsplit('/', 1)[-1].split('-')[1]}"
+    """A requirement without the file it was installed from, and without the mark of a CPU build."""
+    name, found, file = line.partition(" @ ")
+    made = f"{name}=={file.rsplit('/', 1)[-1].split('-')[1]}" if found else line
+    return made.replace("%2B", "+").partition("+cpu")[0]
 
 
 def _made(folder: Path) -> None:

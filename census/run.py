@@ -204,6 +204,12 @@ def _memory(pid: int) -> int:
     return next((int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmRSS")), 0)
 
 
+def _told(output: str) -> str:
+    """The end of what a script prints, without lines that name folders of this machine."""
+    lines = [line for line in output.splitlines() if str(ROOT) not in line and str(Path.home()) not in line]
+    return "\n".join(lines[-8:])[-1200:]
+
+
 def _evidence(python: Path, script: Path) -> dict[str, Any]:
     """What a script of evidence says: exit code 0 means borne out."""
     if not script.exists():
@@ -223,4 +229,4 @@ def _evidence(python: Path, script: Path) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             return {"exit": None, "says": f"not finished after {EVIDENCE_SECONDS} s"}
     output = done.stdout.strip() if done.returncode in (0, 1) and done.stdout.strip() else done.stderr.strip()[-400:]
-    return {"exit": done.returncode, "says": output[-1200:], "seconds": round(time.perf_counter() - started, 2)}
+    return {"exit": done.returncode, "says": _told(output), "seconds": round(time.perf_counter() - started, 2)}

@@ -54,7 +54,8 @@ def _functions(file: Path) -> list[dict[str, Any]]:
     nodes = (data.get("run") or {}).get("nodes", [])
     rows = []
     for node in nodes:
-        worst = node.get("worst") or {}
+        summary = (node.get("worst") or {}).get("summary") or ""  # a list of lines in the JSON
+        told = summary if isinstance(summary, str) else "\n".join(summary)
         rows.append(
             {
                 "name": node["name"],
@@ -64,7 +65,7 @@ def _functions(file: Path) -> list[dict[str, Any]]:
                 "defect": finite(node.get("defect", 0.0)),
                 "visits": node.get("backwards", node.get("visits")),
                 "headline": node.get("headline", ""),
-                "summary": re.sub(r"\S*site-packages/", "", worst.get("summary", "")),
+                "summary": re.sub(r"\S*site-packages/", "", told),
             }
         )
     return rows

@@ -1,0 +1,33 @@
+"""The gradient of DTCWTForward with mode zero where the highpass of the first level is skipped.
+
+pip install pytorch-wavelets==1.3.0
+"""
+
+import torch
+from pytorch_wavelets import DTCWTForward
+
+torch.manual_seed(0)
+
+
+def supplied_and_true(transform, *arguments, of=0):
+    """The transform is linear: element k of the true gradient of <u, transform(x)> is <u, transform(e_k)>."""
+    x = arguments[of].clone().requires_grad_()
+    outputs = transform(*arguments[:of], x, *arguments[of + 1 :])
+    weights = [torch.randn_like(o) for o in outputs]
+    (supplied,) = torch.autograd.grad(sum((o * u).sum() for o, u in zip(outputs, weights, strict=True)), x, allow_unused=True)
+    zeros, true = [torch.zeros_like(a) for a in arguments], torch.zeros_like(x)
+    for k in range(x.numel()):
+        zeros[of].zero_().view(-1)[k] = 1
+        true.view(-1)[k] = sum((o * u).sum() for o, u in zip(transform(*zeros), weights, strict=True))
+    return torch.zeros_like(true) if supplied is None else supplied, true
+
+
+off = {}
+for mode in ("symmetric", "zero"):
+    module = DTCWTForward(J=1, mode=mode, skip_hps=True).double()
+    supplied, true = supplied_and_true(lambda x, module=module: (module(x)[0],), torch.randn(1, 1, 6, 8, dtype=torch.float64))
+    off[mode] = ((supplied - true).norm() / true.norm()).item()
+    print(
+        f"{mode}: corner supplied {supplied.view(-1)[0].item():.4f}, true {true.view(-1)[0].item():.4f}; off by {off[mode]:.1e} of the gradient"
+    )
+raise SystemExit(0 if off["symmetric"] < 1e-7 and off["zero"] > 0.05 else 1)
