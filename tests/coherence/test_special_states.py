@@ -188,3 +188,70 @@ def test_an_empty_parameter_has_no_lines() -> None:
         report = pg.audit(model, points(3), effort=effort)
         assert report.verdict == "coherent"
         assert "nothing" not in {state.argument for state in report.states}
+
+
+class FreesItsOutput(torch.autograd.Function):
+    """As a reversible block does, which computes its input from its output and then has no use for it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = 2 * x.detach()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (y,) = ctx.saved_tensors
+        y.untyped_storage().resize_(0)
+        return 2 * grad_output
+
+
+class FreesItsInput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = 2 * x.detach()
+        x.untyped_storage().resize_(0)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output
+
+
+def test_memory_that_a_function_frees_is_not_read() -> None:
+    """Reading it ends the process."""
+    x = torch.tensor([0.3, -1.2], dtype=torch.float64)
+    assert pg.audit(FreesItsOutput.apply, x).verdict == "coherent"
+    assert pg.audit(lambda x: FreesItsInput.apply(x * 1.0), x).verdict == "coherent"
+    report = pg.audit(FreesItsInput.apply, x)
+    assert report.verdict == "not-reentrant"
+    assert [finding.where for finding in report.findings if finding.kind == "edits"] == ["input 0"]
+
+
+class Labelled(torch.Tensor):
+    """A tensor with an attribute that a plain one does not have, and whose copies are plain."""
+
+    label = "a name"
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+class WrongForLabelled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, pattern):
+        assert pattern.label
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output, None
+
+
+def test_a_function_that_cannot_be_applied_alone_does_not_end_the_audit() -> None:
+    pattern = torch.ones(2).as_subclass(Labelled)
+    x = torch.tensor([0.3, -1.2], dtype=torch.float64)
+    report = pg.audit(lambda x: WrongForLabelled.apply(x, pattern), x)
+    assert report.verdict == "incoherent"

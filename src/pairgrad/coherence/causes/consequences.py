@@ -18,7 +18,7 @@ from pairgrad.coherence.judge.verdict import Verdict
 from pairgrad.coherence.measure.explore import Observation
 from pairgrad.coherence.measure.gradient import Measured
 from pairgrad.coherence.subject.intent import intent_of
-from pairgrad.coherence.subject.subject import Point, Subject
+from pairgrad.coherence.subject.subject import Point, Stopped, Subject
 
 UPDATES = 32  # of the fork
 _SAME = 1e-3  # how near the factors of all rows must be to the factor of the whole, over its distance from 1, to be left out
@@ -88,7 +88,9 @@ def nodes(subject: Subject, worst: Observation | None, audit_node: AuditNode[Aud
                     unlike = f"applied again to what it got here, it sends on another gradient (off by {off:.2g})"
                     break
                 report = alone(visit, audit_node)
-            except (TypeError, ValueError, RuntimeError) as error:
+            except Stopped:
+                raise
+            except Exception as error:  # arguments of a class of its own, which came back as plain tensors, may fail in any way
                 unlike = f"it cannot be applied alone: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
                 continue
             if report is None:

@@ -54,6 +54,14 @@ def supplied(
     return found if create_graph else tuple(gradient.detach() for gradient in found)
 
 
+def is_freed(tensor: torch.Tensor) -> bool:
+    """Whether the memory behind a tensor was given back, by `storage.resize_(0)`; reading it would end the process."""
+    if tensor.layout != torch.strided or not tensor.numel():
+        return False
+    last = tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.untyped_storage().nbytes() < (last + 1) * tensor.element_size()
+
+
 def _dense(leaf: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor:
     """A gradient as a tensor with all its numbers: zeros for none, and those that a sparse one leaves out. That of a sparse leaf is by its values."""
     if gradient is None:

@@ -20,7 +20,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.nn.parameter import is_lazy
 
-from pairgrad.coherence.subject.backward import Accumulated, Leaves, supplied, way_to_gradients
+from pairgrad.coherence.subject.backward import Accumulated, Leaves, is_freed, supplied, way_to_gradients
 from pairgrad.coherence.subject.jax_functions import Traces, traced_once
 from pairgrad.coherence.subject.settings import Settings
 from pairgrad.coherence.subject.sparse import parts, values_of, with_values
@@ -107,6 +107,7 @@ class Subject:
         self._held = _Held(self.module)
         self.random = True  # until the first call has shown otherwise
         self._copies = False
+        self._frees = False  # whether a backward frees the memory of the outputs: they are copied before it
         self._through: Accumulated | None = None
         self._traces: Traces = {}
         self._rng, self._settings = rng_state(), Settings()
@@ -179,6 +180,9 @@ class Subject:
         with self._settings:
             outputs, leaves = self._run(point)
             gradients = supplied(outputs, leaves, cotangent)
+        if any(map(is_freed, outputs)):  # reversible networks free what they can compute again
+            self._frees = True
+            return self.pull(point, cotangent)
         return Evaluation(tuple(output.detach() for output in outputs), gradients)
 
     def pull_twice(self, point: Sequence[torch.Tensor], cotangent: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Evaluation:
@@ -293,7 +297,7 @@ class Subject:
         self._checked = self.evaluations
         try:
             self.pull(self.tensors, tuple(torch.ones_like(output) for output in self.outputs))
-        except _Unsteady:
+        except (_Unsteady, Stopped):
             raise
         except Exception as again:
             raise Stopped(f"fn raises at the inputs after {self.evaluations} calls, where it did not before: {_said(again)}") from again
@@ -312,7 +316,7 @@ class Subject:
         if names != self.output_names or any(output.shape != first.shape for output, first in zip(outputs, self.outputs, strict=True)):
             same = arrange is None and all(map(_same, point, self.tensors))
             raise (_Unsteady if same else ValueError)(self._other_outputs(outputs, names, same=same))
-        return outputs, leaves
+        return tuple(output.clone() for output in outputs) if self._frees else outputs, leaves
 
     def _begin(self) -> None:
         """Before each call."""
@@ -518,7 +522,7 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 
 def _differs(old: Any, new: Any) -> bool:
-    return isinstance(old, torch.Tensor) and not _same(old.detach(), new.detach())
+    return isinstance(old, torch.Tensor) and (is_freed(new) or not _same(old.detach(), new.detach()))
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
