@@ -137,3 +137,37 @@ def test_a_second_backward_that_raises_is_a_note_with_its_reason(fn: Any, why: s
     assert (note.kind, note.severity) == ("note", "note")
     assert note.text == f"second derivatives raise instead of being wrong silently: {why}"
     assert {state.order for state in report.states} == {1}
+
+
+class SparsePower(torch.autograd.Function):
+    """max(x, 0)^2 with a gradient of its output: its derivative is 0 / 0 where the output is zero."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.clamp_min(0) ** 2
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (y,) = ctx.saved_tensors
+        return grad_output * 2 * y.sqrt()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_second_derivative_that_is_no_number_is_wrong_where_differences_of_the_gradient_are(dtype) -> None:
+    report = pg.audit(SparsePower.apply, torch.tensor([1.0, -0.5, 0.3], dtype=dtype))
+    assert report.verdict == "second-order"
+    assert "the second derivative is not finite at 1 of 3 elements" in report.summary
+    assert pg.audit(SparsePower.apply, torch.tensor([1.0, 0.5, 0.3], dtype=dtype)).passed
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.norm(dim=1),  # at the origin of a norm the gradient leaps,
+        lambda x: x.abs().pow(1.5).sum(),  # and here it has a vertical tangent
+    ],
+)
+def test_where_the_gradient_has_no_derivative_one_that_is_not_finite_is_not_wrong(fn) -> None:
+    assert pg.audit(fn, torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)).passed

@@ -36,7 +36,7 @@ from pairgrad.coherence.measure.panel import DEGREE
 from pairgrad.coherence.measure.path import OUTSIDE, Line, Path, guarded, random_cotangent
 from pairgrad.coherence.measure.precision import examine_precision
 from pairgrad.coherence.measure.scan import scan
-from pairgrad.coherence.measure.second import refusal
+from pairgrad.coherence.measure.second import not_numbers, refusal
 from pairgrad.coherence.measure.state import STEPS_LIKE
 from pairgrad.coherence.measure.straight import StraightThrough, straight_through
 from pairgrad.coherence.measure.structure import structural_findings
@@ -283,6 +283,7 @@ class Stages:
             self.evidence.refused = refused
             self.evidence.findings.append(Finding("note", "note", f"second derivatives raise instead of being wrong silently: {refused}"))
             return
+        self.evidence.findings.extend(not_numbers(self.subject))
         self._collect(observe_second(self.subject, self.subject.tensors, self.effort, self.generator))
 
     def precision(self, reference: Callable[..., Any] | None, *, second_order: bool) -> None:
