@@ -88,8 +88,9 @@ Functions are classes with a backward, operators and JAX rules in the source of 
 - Each group of packages has a virtual environment of its own, with the versions of `census/locks`. A driver for each package (`census/drivers`) says how
   its functions are called; `census/discovery.py` reads from the source which functions there are.
 - Audits run in a process for each package, in one thread. A case that takes too long or too much memory is ended and costs no other. Rows are recorded at
-  once: the same command again resumes with what is missing or has changed. The records here were made while other work ran on the same two cores, so that
-  some audits left checks out for want of time, second derivatives above all: an audit says so in its record, and such a row can hide a miss. `make census` takes hours; `make census ARGS="entmax"` minutes.
+  once: the same command again resumes with what is missing or has changed. `make census` takes hours; `make census ARGS="entmax"` minutes. The records
+  here were made while other work ran on the same two cores, so that some audits left checks out for want of time, second derivatives above all: a record
+  says so, and such a row can hide a miss.
 - Triton kernels run in Triton's interpreter, with [its limits](how-to/audit-my-function.md#triton-kernels-without-a-gpu). Functions that need a GPU are not
   reached.
 - What is wrong with a script or a sentence here is a bug of ours: please report it.

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = sorted(path.parent for top in ("src", "paper", "benchmarks", "census", "tools", "tests") for path in (ROOT / top).rglob("__init__.py"))
+PACKAGES = sorted(
+    path.parent for top in ("src", "paper", "benchmarks", "census", "tools", "tests") for path in (ROOT / top).rglob("__init__.py")
+)
 # The modules of the command line have the names of the commands, and tests those of what they test.
 ROOTS = ("pairgrad", "pairgrad_paper", "paper")
 NAMED = [

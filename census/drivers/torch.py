@@ -812,7 +812,6 @@ package.finding(
     size="not a number",
     cases=["sinc at and near zero"],
     known="https://github.com/pytorch/pytorch/issues/196703",
-    missed=True,
 )
 package.finding(
     "torch-logcumsumexp-digits",

@@ -8,7 +8,6 @@ package = Package(
     family="graph networks",
     group="probability",
     modules=["torch_geometric"],
-    note="The reversible block frees the storage of its input, and the audit of it ends the process.",
 )
 
 
@@ -167,4 +166,13 @@ package.finding(
     "it reverses the size of the matrix, which is right without transpose only.",
     size="no gradient at all",
     cases=["sparse product transposed"],
+)
+package.finding(
+    "torch-geometric-reversible-second-derivative",
+    kind="second derivative",
+    where="torch_geometric/nn/models/rev_gnn.py:72",
+    what="The gradient that a reversible block supplies is a constant to autograd and is not marked once_differentiable: second derivatives leave "
+    "the block out, silently where another term of the loss keeps a graph.",
+    size="all of the block's part",
+    cases=["reversible block"],
 )
