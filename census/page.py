@@ -41,8 +41,8 @@ The findings that no documentation mentions, by what is wrong:
 ## What was found
 
 By family. Each entry has the place, the kind of fault and its size, what the audit says, what torch's gradcheck says with its defaults at the same
-arguments, whether the fault was found in the package's tracker, and a script in `census/evidence` that shows it and needs the package alone. Where no
-report was found, `census/reports` has the draft of one. The trackers were searched in stored copies: a report may exist all the same.
+arguments, whether a report of the fault is known to us, and a script in `census/evidence` that shows it and needs the package alone. "No report known"
+means that none was found in a stored copy of the package's tracker, or that it was not searched; for most of these `census/reports` has a draft.
 
 {found}
 
@@ -275,7 +275,7 @@ def _entry(s: Surveyed, f: Finding) -> str:
     elif f.known:
         status = f"[known]({f.known})" + (f", fixed in {f.fixed}" if f.fixed else "")
     else:
-        status = f"fixed in {f.fixed}" if f.fixed else "no report found"
+        status = f"fixed in {f.fixed}" if f.fixed else "no report known"
     return f"- **{s.package.name} {s.package.version}**, `{f.where}`, {f.kind}, {f.size}. {f.what} ({says}{beside}; {status}; `{f.evidence.name}`)"
 
 
